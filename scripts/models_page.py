@@ -196,7 +196,7 @@ A source is a path, `org/name` or `org/name@revision` of the Hugging Face hub, `
 `SHA256SUMS`. `.bin`, `.pt` and other pickles are never read.
 
 `convert` and `merge` replace a file or a full directory only with `--overwrite`, and never a model that they read. A
-name that ends like another format, such as `out.onnx`, is refused. If a model standardises its inputs and the format
+name that ends like another format, such as `out.tflite`, is refused. If a model standardises its inputs and the format
 has no place for the statistics, they go into the weights of the first layer.
 
 Hugging Face directories quantised by GPTQ, AWQ, compressed-tensors, bitsandbytes, MLX or to float8 are read, too, and
@@ -274,6 +274,7 @@ FORMAT_TEXT = {
         "directory",
         "network.json and weights.safetensors: any network, all numeric types and block formats; heads of encoders",
     ),
+    "onnx": ("no", "one file for onnxruntime and others ([onnx.md](onnx.md))"),
     "loom": ("`.json`", "JSON of the Go engine ([loom.md](loom.md))"),
 }
 

@@ -22,12 +22,15 @@ from .base.errors import ShapeError as ShapeError
 from .base.errors import SpecError as SpecError
 from .base.errors import UnsupportedError as UnsupportedError
 from .base.errors import VolumetricError as VolumetricError
+from .builders import cube as cube
+from .builders import sequential as sequential
 from .clocked import Clocked as Clocked
 from .devices.named_devices import list_devices as list_devices
 from .devices.named_devices import open_device as open_device
 from .dtypes import DType as DType
 from .dtypes import Scheme as Scheme
 from .dtypes import parse_dtype as parse_dtype
+from .evolution import evolve as evolve
 from .generate import Generation as Generation
 from .generate import GenerationStats as GenerationStats
 from .generate import Model as Model

@@ -47,8 +47,9 @@ def small(tmp_path):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("out.onnx", "ONNX cannot be written"),
-        ("out.ONNX", "ONNX cannot be written"),
+        ("out.ort", "onnxruntime"),
+        ("out.tflite", "TensorFlow"),
+        ("out.ONNX", "must end in .onnx"),
         ("out.pt", "PyTorch"),
         ("out.npz", "NumPy"),
         ("out.GGUF", "must end in .gguf"),

@@ -254,7 +254,7 @@ def test_the_real_model_comes_back_bit_for_bit(tmp_path: Path) -> None:
         ("llama", "m", {"format": "gguf"}, r"m: the name of a gguf file must end in \.gguf"),
         ("llama", "m.txt", {"format": "loom"}, r"must end in \.json"),
         ("llama", "m.json", {"format": "hf"}, "has the suffix of a file"),
-        ("llama", "m", {"format": "onnx"}, "unknown format 'onnx'"),
+        ("llama", "m", {"format": "tflite"}, "unknown format 'tflite'"),
     ],
 )
 def test_what_a_format_cannot_hold_is_refused(

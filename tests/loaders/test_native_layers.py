@@ -122,7 +122,7 @@ def _fails(call) -> bool:
 
 
 def test_a_structure_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
-    for name, network in (("a", sequential(4, 3)), ("b", sequential(4, 3, activation="tanh"))):
+    for name, network in (("a", sequential(4, 8, 3)), ("b", sequential(4, 8, 3, activation="tanh"))):
         save_native(tmp_path / name, network, initialise(network))
     (tmp_path / "a" / "network.json").replace(tmp_path / "b" / "network.json")
     with pytest.raises(CheckpointError, match="does not belong to"):

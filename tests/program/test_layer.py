@@ -212,9 +212,9 @@ def test_a_program_is_a_network_with_ports(name: str) -> None:
     odd: list[tuple[Any, str]] = [
         ({"seen": x, "heard": x}, "no input 'heard' its inputs are 'seen', 'input'"),
         ({"sene": x}, "no input 'sene' its inputs are 'seen', 'input'"),
-        ({"seen": x.astype(complex)}, "expected float32, got complex128"),
-        ({"seen": np.full(x.shape, "x")}, "expected float32, got <U1"),
-        ({"seen": x.astype(object)}, "expected float32, got object"),
+        ({"seen": x.astype(complex)}, "reads float32, got complex128"),
+        ({"seen": np.full(x.shape, "x")}, "reads float32, got <U1"),
+        ({"seen": x.astype(object)}, "reads float32, got object"),
     ]
     for given, message in odd:
         with pytest.raises((SpecError, ShapeError)) as caught:

@@ -110,7 +110,8 @@ def test_the_network_of_the_readme_runs_on_every_device(
     assert_xor(capsys.readouterr().out)
     opened = volumetric.open_device(device)
     executable = opened.compile(volumetric.lower(names["network"]), names["result"].params)
-    assert_xor(str(executable.forward(executable.new_state(), names["x"], last_only=False).round(2)))
+    x = np.array(names["x"], np.float32)
+    assert_xor(str(executable.forward(executable.new_state(), x, last_only=False).round(2)))
 
 
 def assert_xor(printed: str) -> None:

@@ -99,8 +99,8 @@ def test_the_examples_of_several_outputs_learn_both(tmp_path: Path, capsys: pyte
 
 def test_the_loss_of_one_s_own_learns_a_decile() -> None:
     names: dict[str, Any] = {}
-    exec(compile(TRAIN.partition("problem =")[0] + OWN, "docs/training.md", "exec"), names)
-    assert names["GraphLoss"](function=names["pinball"]).terms(np.zeros((1, 1)), np.ones((1, 1))).total == 0.9
+    exec(compile(OWN, "docs/training.md", "exec"), names)
+    assert names["config"].loss.terms(np.zeros((1, 1)), np.ones((1, 1))).total == 0.9
 
 
 def test_the_table_has_every_numeric_type_and_all_reach_their_goals() -> None:

@@ -186,7 +186,7 @@ def test_what_does_not_fit_is_refused(name: str, rng: np.random.Generator) -> No
     with pytest.raises(ShapeError, match="at least one row"):
         fast.forward(state, np.zeros(0, np.int32))
     with pytest.raises(ShapeError, match="int32"):
-        fast.forward(state, np.zeros(3, np.float32))
+        fast.forward(state, np.full(3, 0.5, np.float32))
     with pytest.raises(GenerationError, match="outside of the vocabulary of 13"):
         fast.forward(state, np.array([1, 13], np.int32))
     with pytest.raises(GenerationError, match="9 more do not fit its 8"):

@@ -195,7 +195,7 @@ def test_no_step_before_a_layer_that_remembers_runs_on_the_last_row_alone() -> N
 def test_inputs_are_checked_before_anything_runs() -> None:
     executable = ReferenceDevice().compile(lower(tiny_llama()), initialise(tiny_llama()), RunOptions(context=4))
     state = executable.new_state()
-    for bad in (np.zeros(3, np.float32), np.zeros((2, 2), np.int32), np.zeros(0, np.int32)):
+    for bad in (np.full(3, 0.5, np.float32), np.zeros((2, 2), np.int32), np.zeros(0, np.int32)):
         with pytest.raises(ShapeError):
             executable.forward(state, bad)
     with pytest.raises(GenerationError, match="must be in"):

@@ -63,17 +63,18 @@ CASES = {
     ),
     # class ids
     **{f"ids as {t}": Case(CrossEntropy(), 2, IDS.astype(t)) for t in ("int8", "uint8", "int64", "uint64", "bool")},
-    "ids as floats": Case(CrossEntropy(), 2, IDS.astype("f4"), "needs class ids", "targets.astype(int)"),
-    "ids as a column": Case(CrossEntropy(), 2, IDS[:, None], "needs class ids", "targets[:, 0]"),
-    "ids as a column of floats": Case(CrossEntropy(), 2, ONE, "needs class ids", "targets[:, 0].astype(int)"),
+    "ids as floats": Case(CrossEntropy(), 2, IDS.astype("f4")),
+    "ids as a column": Case(CrossEntropy(), 2, IDS[:, None]),
+    "ids as a column of floats": Case(CrossEntropy(), 2, ONE),
+    "quotients as ids": Case(CrossEntropy(), 2, IDS / 2, "needs class ids", "targets.astype(int)"),
+    "a column of quotients as ids": Case(CrossEntropy(), 2, ONE / 2, "needs class ids", "targets[:, 0].astype(int)"),
     "ids from 1": Case(CrossEntropy(), 2, IDS + 1, "class id 2 at [1] is outside of 0 … 1", "targets - 1"),
     "ids below 0": Case(CrossEntropy(), 2, IDS - 1, "class id -1 at [0]", "-100"),
     "too many classes": Case(CrossEntropy(), 2, np.arange(N), "class id", "it needs 12"),
     "all ignored": Case(CrossEntropy(), 2, IDS * 0 - 100, "the loss has no counted terms", "ignored class"),
     "ids of sequences": Case(CrossEntropy(), 2, BITS, inputs=SERIES),
-    "a column of ids of sequences": Case(
-        CrossEntropy(), 2, BITS[..., None], "needs class ids", "targets[..., 0]", inputs=SERIES
-    ),
+    "a column of ids of sequences": Case(CrossEntropy(), 2, BITS[..., None], inputs=SERIES),
+    "ids of sequences of one row": Case(CrossEntropy(), 2, BITS[:, 0], inputs=SERIES[:, :1]),
     "one id a sequence": Case(CrossEntropy(), 2, BITS[:, 0], "needs class ids", "", inputs=SERIES),
     # soft targets
     **{f"one-hot as {t}": Case(CrossEntropy(), 2, TWO.astype(t)) for t in ("bool", "int64", "float16", "float64")},
@@ -88,11 +89,8 @@ CASES = {
     **{f"{of.kind} of bool": Case(of, 1, ONE > 0) for of in REGRESSION},
     **{f"{of.kind} of ints": Case(of, 1, IDS[:, None]) for of in REGRESSION},
     **{f"{of.kind} of sequences": Case(of, 1, BITS[..., None], inputs=SERIES) for of in REGRESSION},
-    **{f"{of.kind} of (N,)": Case(of, 1, IDS, "the target (12,)", "targets[:, None]") for of in REGRESSION},
-    **{
-        f"{of.kind} of (N, T)": Case(of, 1, BITS, "the target (4, 5)", "targets[..., None]", inputs=SERIES)
-        for of in REGRESSION
-    },
+    **{f"{of.kind} of (N,)": Case(of, 1, IDS) for of in REGRESSION},
+    **{f"{of.kind} of (N, T)": Case(of, 1, BITS, inputs=SERIES) for of in REGRESSION},
     **{f"{of.kind} of ids": Case(of, 2, IDS, "the target (12,)", "cross_entropy") for of in REGRESSION},
     **{
         f"{of.kind} of two": Case(of, 1, TWO, "the target (12, 2)", "1 outputs and the targets have 2")
@@ -106,7 +104,11 @@ CASES = {
     # what is no number
     "complex": Case(MSE(), 1, REAL + 0j, "targets must be numbers, got complex", "two features"),
     "text": Case(MSE(), 1, REAL.astype(str), "targets must be numbers, got text", 'astype("float32")'),
-    "objects": Case(MSE(), 1, REAL.astype(object), "targets must be numbers, got Python objects", "astype"),
+    "objects": Case(MSE(), 1, REAL.astype(object)),
+    "objects other than numbers": Case(
+        MSE(), 1, np.array([[None]] * N), "targets must be numbers, got Python objects", "astype"
+    ),
+    "text among objects": Case(MSE(), 1, np.array([["1"]] * N, object), "targets must be numbers", "astype"),
     "labels": Case(CrossEntropy(), 2, np.array(["a", "b"] * 6), "targets must be numbers", "return_inverse"),
     "ragged": Case(MSE(), 1, [[1.0], [1.0, 2.0]] * 6, "unequal lengths", "pad"),
     "dates": Case(MSE(), 1, np.zeros((N, 1), "M8[s]"), "targets must be numbers, got datetime64", ""),

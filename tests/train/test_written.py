@@ -20,7 +20,7 @@ from volumetric.clocked import Clocked
 from volumetric.evolution import EvolutionConfig, Genome
 from volumetric.evolution.evaluate import takes_random
 from volumetric.evolution.problems import Gym
-from volumetric.layers import Dense
+from volumetric.layers import Dense, Embedding, Sequential
 from volumetric.layers.clock import Every
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid, Link, Port
@@ -65,14 +65,13 @@ def test_functions_and_numbers_of_numpy_are_taken() -> None:
 SLIPS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "class of an optimiser": (lambda: TrainConfig(optimiser=Adam), "Adam is a class", "Adam()"),  # pyright: ignore
     "number as optimiser": (lambda: TrainConfig(optimiser=0.1), "expected a name", "adamw"),
-    "capital": (lambda: TrainConfig(optimiser="Adam"), "unknown kind 'Adam'", "did you mean 'adam'?"),
-    "hyphen": (lambda: TrainConfig(loss="cross-entropy"), "unknown kind", "did you mean 'cross_entropy'?"),
+    "optimiser of nobody": (lambda: TrainConfig(optimiser="adams"), "unknown kind 'adams'", "did you mean 'adam'?"),
+    "loss of probabilities": (lambda: TrainConfig(loss="binary_crossentropy"), "unknown kind", "logits"),
     "no steps": (lambda: TrainConfig(schedule="cosine"), "steps must be given", '{ kind = "cosine", steps = … }'),
     "clip of text": (lambda: TrainConfig(clip="1"), "clip: Expected `float | null`", "without quotes"),
     "epochs of text": (lambda: TrainConfig(epochs="5"), "epochs: Expected `int`", "a whole number, without quotes"),
     "no epochs": (lambda: TrainConfig(epochs=None), "epochs: expected int, got None", "leave it out"),
     "seed below 0": (lambda: TrainConfig(seed=-1), "seed must be 0 or more", "any integer"),
-    "frozen text": (lambda: TrainConfig(frozen="0.*"), "frozen: Expected `array`", "write a list"),
     "weights of losses": (lambda: TrainConfig(loss_weights=[1]), "expected weights by output", "output"),
     "mode": (lambda: TrainConfig(mode="online"), "unknown kind 'online'", "systolic"),
     "rate of text": (lambda: Adam(lr="0.1"), "adam: lr: Expected `float`", "without quotes"),
@@ -84,10 +83,18 @@ SLIPS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "rate of Adam": (lambda: Adam(learning_rate=0.1), "no argument", "did you mean 'lr'?"),
     "Adam by position": (lambda: Adam(0.1), "positional arguments, got 1", "Adam(lr=0.1)"),
     "batches in the config": (lambda: TrainConfig(batch_size=3), "no argument", "ArrayData"),
-    "layer by position": (lambda: Dense(2, 8), "positional arguments, got 2", "Dense(in_features=2, out_features=8)"),
+    "bias by position": (lambda: Dense(2, 8, "tanh", False), "3 positional arguments, got 4", "bias=False"),
+    "bias as third": (
+        lambda: Dense(2, 8, False),
+        "activation: expected a name, got False",
+        "bias=False needs its name",
+    ),
+    "layers one by one": (lambda: Sequential(D, D), "1 positional argument, got 2", "Sequential([…])"),
     "units": (lambda: Dense(in_features=2, units=8), "no argument 'units'", "did you mean 'out_features'?"),
-    "missing": (lambda: Dense(in_features=2), "needs out_features", "Dense(out_features=…)"),
-    "no weights at all": (lambda: train(NET, (X, X)), "train needs data", "train(network, params, data)"),
+    "missing": (lambda: Embedding(5), "needs embedding_dim", "Embedding(num_embeddings, embedding_dim)"),
+    "no samples": (lambda: train(NET), "train needs samples", "train(network, x, y"),
+    "no targets": (lambda: train(NET, X), "train needs y", "train(network, x, y"),
+    "weights and no samples": (lambda: train(NET, initialise(NET)), "train needs samples", "train(network, x, y"),
     "predict without weights": (lambda: predict(NET, X), "needs inputs", "predict(network, params, inputs)"),
     "seed of text": (lambda: initialise(NET, seed="a"), "seed must be a whole number", "seed=1"),
     "weights of weights": (lambda: initialise(initialise(NET)), "expected a network, got Params", "initialise(network"),
@@ -97,24 +104,37 @@ SLIPS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "environment by position": (lambda: Gym("CartPole-v1"), "positional arguments", "Gym(id='CartPole-v1')"),
     "population": (lambda: EvolutionConfig(pop_size=9), "no argument", "did you mean 'population'?"),
     "population of text": (lambda: EvolutionConfig(population="9"), "population: Expected `int`", "without quotes"),
-    "builder": (lambda: sequential(2, 1, 4), "got 3", "sequential(2, 1, hidden=4)"),
-    "network by position": (lambda: Network([D]), "positional arguments", "Network(layers=…)"),
-    "machine by position": (lambda: Clocked(NET), "positional arguments", "Clocked(network=…)"),
+    "builder": (lambda: sequential(2, 3, 1, hidden=4), "got 3", "sequential(2, 8, 8, 1)"),
+    "grid by position": (lambda: Network([D], Grid(1)), "1 positional argument, got 2", "Network(…, grid=Grid(depth=1"),
+    "clocks by position": (lambda: Clocked(NET, {}), "1 positional argument, got 2", "clocks={}"),
     "a class as layer": (lambda: Network(layers=[Dense]), "layer at 0.0.0.0: expected a layer", "Dense(…)"),
     "too many layers": (lambda: Network(layers=[D, D], grid=Grid(1)), "2 layers do not fit", "omit the grid"),
     "five numbers": (lambda: Network(layers={(0, 0, 0, 0, 0): D}), "is not a coordinate", "Coord(1, 0, 0, 2)"),
     "outside": (lambda: Network(grid=Grid(1), layers={(0, 0, 0, 1): D}), "outside of the grid 1×1×1×1", "from 0"),
     "clock": (lambda: Clocked(network=NET, clocks={(0,): 2}), "expected Every(…)", "every(2)"),
     "samples apart": (lambda: train(NET, initialise(NET), X, X), "expected a configuration, got ndarray", "(x, y)"),
-    "epochs of train": (lambda: train(NET, initialise(NET), (X, X), epochs=3), "'epochs'", "TrainConfig(epochs=…)"),
-    "rate of train": (lambda: train(NET, initialise(NET), (X, X), lr=3), "'lr'", "Adam(lr=0.01)"),
+    "epochs by two names": (lambda: train(NET, X, X, epochs=3, num_epochs=3), "set already", "pass only epochs"),
+    "samples twice": (lambda: train(NET, X, X, data=(X, X)), "passed together", "pass x and y, or data"),
+    "weights twice": (lambda: train(NET, initialise(NET), (X, X), params=initialise(NET)), "passed twice", "params"),
+    "batches of a function": (
+        lambda: train(NET, lambda epoch: [(X, X)], batch_size=2),
+        "batch_size is of arrays",
+        "x and y",
+    ),
+    "epochs of none": (lambda: train(NET, X, X, epochs=0), "epochs must be at least 1, got 0", "default"),
+    "rate of text in train": (lambda: train(NET, X, X, lr="0.1"), "adamw: lr: Expected `float`", "without quotes"),
+    "momentum": (lambda: train(NET, X, X, momentum=0.9), "no argument 'momentum'", '"kind": "momentum"'),
+    "callbacks": (lambda: train(NET, X, X, callbacks=[]), "no argument 'callbacks'", "reporters="),
+    "unknown in train": (lambda: train(NET, X, X, epoch=3), "no argument 'epoch'", "did you mean 'epochs'?"),
+    "seed of text in train": (lambda: train(NET, X, X, seed="1"), "seed must be 0 or more", "integer"),
+    "progress of text": (lambda: train(NET, X, X, progress="bar"), "progress must be True or False", "quiet"),
     "class of a config": (lambda: train(NET, initialise(NET), (X, X), TrainConfig), "got the class", "TrainConfig()"),
     "config as a table": (
         lambda: train(NET, initialise(NET), (X, X), {"epochs": 3}),
         "expected a configuration, got dict",
         "TrainConfig(epochs=",
     ),
-    "no weights": (lambda: train(NET, (X, X), TrainConfig()), "expected weights, got tuple", "initialise(network)"),
+    "no weights": (lambda: train(NET, X, X, params=X), "expected weights, got ndarray", "train(network, params"),
     "no network": (lambda: train([D], initialise(NET), (X, X)), "expected a network, got list", "Network(layers=[…])"),
     "size of text": (lambda: ArrayData(inputs=X, targets=X, batch_size="3"), "batch_size: Expected", "without quotes"),
     "split above 1": (lambda: train(NET, initialise(NET), (X, X), validation=5), "5 is not a fraction of 4", "0.2"),
@@ -140,7 +160,7 @@ def test_a_slip_is_told_what_was_meant(slip: Callable[[], Any], message: str, hi
 
 def test_calls_that_do_not_fit_are_type_errors_as_python_s_own() -> None:
     with pytest.raises(TypeError):
-        Dense(2, 8)  # pyright: ignore[reportCallIssue]
+        Adam(0.1)  # pyright: ignore[reportCallIssue]
     assert issubclass(ArgumentError, (TypeError, SpecError))
     assert str(inspect.signature(Adam)).startswith("(*, lr: ")  # who asks for it still sees what there is
     with pytest.raises(dataclasses.FrozenInstanceError):

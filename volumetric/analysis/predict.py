@@ -20,6 +20,7 @@ from volumetric.run import Plan, RunOptions, lower
 from volumetric.run.device import Executable, SequenceRows, output_of
 from volumetric.run.lower import mixing_step
 from volumetric.run.plan import DELAYS, Value
+from volumetric.run.row_dtype import as_input_dtype
 from volumetric.run.sequence_state import inputs_by_name
 
 Given: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
@@ -213,9 +214,9 @@ def _numbers(inputs: ArrayLike) -> Array:
 def _with_input_axes(value: Value, x: Array) -> Array:
     """Return `x` with the axes of the input; flattened samples are reshaped.
 
-    Whole numbers and truth values become float32 if the input reads features.
+    Numbers of another type are converted if none changes, see `as_input_dtype`.
     """
-    x = x if value.dtype == "int32" or x.dtype.kind == "f" else x.astype(np.float32)
+    x = as_input_dtype(x, value.dtype, "the network")
     row_shape = value.shape[1:]
     reads = ", ".join(map(str, ("samples", *row_shape)))
     if x.ndim == 0 or not len(x):

@@ -70,6 +70,10 @@ def _explanation(call: Any, name: str, args: Sequence[Any], kwargs: Mapping[str,
         values = args[1:] if "self" in signature.parameters else args
         places = [n for n, p in signature.parameters.items() if n != "self" and p.kind is not p.KEYWORD_ONLY]
         if len(values) > len(places):
+            if len(places) == 1 and str(signature.parameters[places[0]].annotation).startswith("tuple["):
+                return ArgumentError(
+                    f"{name} takes 1 positional argument, got {len(values)}", hint=f"pass them as one list: {name}([…])"
+                )
             rest = [n for n in known if n not in places and n not in kwargs]
             rest.sort(
                 key=lambda n: signature.parameters[n].default is not inspect.Parameter.empty
@@ -77,7 +81,8 @@ def _explanation(call: Any, name: str, args: Sequence[Any], kwargs: Mapping[str,
             named = [f"{n}={_short(v)}" for n, v in zip(rest, values[len(places) :], strict=False)]
             written = ", ".join([*map(_short, values[: len(places)]), *named])
             return ArgumentError(
-                f"{name} takes {len(places) or 'no'} positional arguments, got {len(values)}",
+                f"{name} takes {len(places) or 'no'} positional argument{'' if len(places) == 1 else 's'}, "
+                f"got {len(values)}",
                 hint=f"name them, as {name}({written})",
             )
         missing = [

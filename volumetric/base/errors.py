@@ -75,6 +75,21 @@ class CheckpointError(VolumetricError, ValueError):
     advice: ClassVar[str | None] = "the file is damaged, truncated, or of another model: download or export it again"
 
 
+class UnknownAttributeError(VolumetricError, AttributeError):
+    """There is no attribute of that name."""
+
+    advice: ClassVar[str | None] = "dir(…) lists the names"
+
+
+class MissingKeyError(VolumetricError, KeyError):
+    """There is no layer or weight under a key."""
+
+    advice: ClassVar[str | None] = "print(network) and print(params) list the keys"
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # that of KeyError quotes the message
+
+
 class GenerationError(VolumetricError, RuntimeError):
     """Text generation cannot continue: the context is full, a chat template failed, a token is unknown.
 

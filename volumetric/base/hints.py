@@ -17,39 +17,80 @@ _MOST = 24
 _BESIDE = 1_000
 """Maximum number of directory entries compared with a missing name."""
 
-_CALLED: Final[Mapping[str, str]] = {
+CALLED: Final[Mapping[str, str]] = {
     "optimizer": "optimiser",
     "optim": "optimiser",
     "criterion": "loss",
     "loss_fn": "loss",
+    "loss_function": "loss",
     "learning_rate": "lr",
+    "learning_rate_init": "lr",
     "rate": "lr",
     "eta": "lr",
+    "step_size": "lr",
     "decay": "weight_decay",
     "scheduler": "schedule",
     "lr_scheduler": "schedule",
     "num_epochs": "epochs",
     "n_epochs": "epochs",
     "max_epochs": "epochs",
+    "nb_epoch": "epochs",
+    "total_steps": "max_steps",
+    "num_steps": "max_steps",
     "early_stopping": "patience",
     "grad_clip": "clip",
     "gradient_clip": "clip",
+    "gradient_clip_val": "clip",
+    "global_clipnorm": "clip",
     "max_grad_norm": "clip",
     "clip_grad_norm": "clip",
     "gradient_accumulation_steps": "accumulate",
+    "accumulate_grad_batches": "accumulate",
+    "accum_steps": "accumulate",
     "precision": "dtype",
     "random_state": "seed",
+    "random_seed": "seed",
+    "rng_seed": "seed",
     "batch": "batch_size",
+    "train_batch_size": "batch_size",
     "bs": "batch_size",
     "val_split": "validation",
     "validation_split": "validation",
     "validation_data": "validation",
+    "val_data": "validation",
+    "validation_fraction": "validation",
+    "verbose": "progress",
+    "enable_progress_bar": "progress",
+    "progress_bar": "progress",
+    "accelerator": "device",
+    "model": "network",
+    "X": "x",
+    "inputs": "x",
+    "features": "x",
+    "targets": "y",
+    "labels": "y",
+    "target": "y",
     "callbacks": "reporters",
     "units": "out_features",
     "pop_size": "population",
     "population_size": "population",
+    "popsize": "population",
+    "n_generations": "generations",
+    "num_generations": "generations",
+    "max_generations": "generations",
+    "n": "generations",
+    "target_fitness": "fitness_threshold",
+    "goal_fitness": "fitness_threshold",
+    "fitness_function": "fitness",
+    "fitness_fn": "fitness",
+    "eval_genomes": "fitness",
+    "problem": "fitness",
     "num_inputs": "inputs",
+    "n_inputs": "inputs",
+    "input_size": "inputs",
     "num_outputs": "outputs",
+    "n_outputs": "outputs",
+    "output_size": "outputs",
     "num_hidden": "hidden",
     "hidden_layers": "hidden",
     "hidden_sizes": "hidden",
@@ -58,10 +99,52 @@ _CALLED: Final[Mapping[str, str]] = {
     "compatibility_threshold": "threshold",
     "env": "id",
     "env_id": "id",
+    "neighbors": "neighbours",
+    "act": "activation",
+    "act_layer": "activation",
+    "nonlinearity": "activation",
+    "swish": "silu",
+    "identity": "linear",
+    "none": "linear",
+    "logistic": "sigmoid",
 }
 """Name in other packages → name here."""
+_INPUTS: Final = ("in_features", "in_channels", "input_size", "num_embeddings", "num_features", "embed_dim", "channels")
+_OUTPUTS: Final = ("out_features", "out_channels", "hidden_size", "embedding_dim", "hidden_features")
+_WIDTHS: Final = ("num_features", "num_channels", "embed_dim", "embedding_dim", "in_features", "input_size", "channels")
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(
+        ("in_features", "in_channels", "input_size", "input_dim", "input_dims", "in_size", "in_dim", "d_in"), _INPUTS
+    ),
+    **dict.fromkeys(
+        ("out_features", "out_channels", "output_dim", "output_dims", "out_size", "out_dim", "filters", "d_out"),
+        _OUTPUTS,
+    ),
+    **dict.fromkeys(("units", "hidden_size", "hidden_dim", "hidden_features", "hidden_dims", "width_size"), _OUTPUTS),
+    **dict.fromkeys(
+        ("dim", "dims", "features", "d_model", "embedding_size", "normalized_shape", "num_features", "num_channels"),
+        (*_WIDTHS, "axis"),
+    ),
+    **dict.fromkeys(("d_ff", "intermediate_size"), ("hidden_features",)),
+    **dict.fromkeys(("vocab", "vocab_size", "vocabulary", "n_vocab"), ("num_embeddings",)),
+    **dict.fromkeys(("heads", "n_heads", "nhead", "n_head", "num_query_heads"), ("num_heads",)),
+    **dict.fromkeys(("n_kv_heads", "kv_heads"), ("num_kv_heads",)),
+    **dict.fromkeys(("rate", "prob", "dropout"), ("p",)),
+    **dict.fromkeys(("epsilon", "variance_epsilon"), ("eps",)),
+    **dict.fromkeys(("pool_size", "kernel", "window_shape"), ("kernel_size",)),
+    **dict.fromkeys(("elementwise_affine", "learnable"), ("affine",)),
+    **dict.fromkeys(("n_clusters", "k"), ("num_clusters",)),
+    "use_bias": ("bias",),
+    "strides": ("stride",),
+    "groups": ("num_groups",),
+    "target_shape": ("shape",),
+}
+"""Size in other packages → names of such sizes here, those that are meant first."""
 _RATE: Final = (
     'lr is of the optimiser: optimiser = { kind = "adam", lr = 0.01 } in a file, optimiser=Adam(lr=0.01) in Python'
+)
+_BINARY: Final = (
+    '"bce" if the network ends with raw numbers (logits); {"kind": "bce", "logits": False} if it ends with a sigmoid'
 )
 _OF_TRAINING: Final = ("epochs", "loss", "optimiser", "patience", "max_steps", "clip", "accuracy", "schedule")
 _ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
@@ -78,6 +161,15 @@ _ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
     ("shuffle", "optimiser"): "it is of the data: [data] shuffle in a file, ArrayData(…, shuffle=True) in Python",
     ("validation", "optimiser"): "it is of the data: [data] validation in a file, train(…, validation=0.1) in Python",
     ("metrics", "optimiser"): "accuracy = true tells how many samples are in their class",
+    ("binary_crossentropy", "bce"): _BINARY,
+    ("binary_cross_entropy", "bce"): _BINARY,
+    ("BCELoss", "bce"): _BINARY,
+    ("num_layers", "hidden_size"): "one layer each: sequential(LSTM(8, 16), LSTM(16, 16))",
+    ("bidirectional", "hidden_size"): "Parallel([LSTM(8, 16), LSTM(8, 16, reverse=True)]) runs in both directions",
+    ("batch_first", "hidden_size"): "sequences are always [samples, T, features]",
+    ("return_sequences", "hidden_size"): "the output has every step; LastStep() after it returns the last one",
+    ("dropout", "hidden_size"): "it is a layer: Dropout(0.1)",
+    ("dropout", "num_heads"): "it is a layer: Dropout(0.1)",
     **{(name, "config"): f"{name} is of the configuration: TrainConfig({name}=…)" for name in _OF_TRAINING},
     **{(name, "network"): f"{name} is of training: [train] {name} = …" for name in _OF_TRAINING},
 }
@@ -108,9 +200,14 @@ def suggestion(
 
     names = list(known)
     if isinstance(name, str) and name not in names:
-        called = _CALLED.get(name)
+        called = CALLED.get(name)
         if called in names:
             return f"did you mean {called!r}?"
+        field = next((here for here in _FIELDS.get(name, ()) if here in names), None)
+        if field is not None:
+            return f"did you mean {field!r}?"
+        if name.lower() in names:
+            return f"did you mean {name.lower()!r}?"
         for (of, beside), where in _ELSEWHERE.items():
             if of in (called, name) and beside in names:
                 return where

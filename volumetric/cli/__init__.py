@@ -12,27 +12,44 @@ from volumetric import __version__
 from volumetric.cli import exits
 from volumetric.cli.stdio import open_closed_streams, replace_unprintable
 
-COMMANDS = {
-    "generate": "Generate text after one prompt.",
-    "chat": "Chat with a model; /help lists the commands.",
-    "serve": "Serve models to many clients at once, with OpenAI's API.",
-    "embed": "Compute embeddings of texts, and write them as npy, npz or JSON lines.",
-    "run": "Run a stream of rows through a network, row by row or tick by tick.",
-    "scope": "Record the activity of layers while a network runs, draw it, or show it live.",
-    "train": "Train a network from a TOML file.",
-    "program": "Check, compile or draw programs of regions and edges, compare two, import or export one.",
-    "tasks": "List tasks that need memory, or train networks on them.",
-    "evolve": "Evolve networks for a problem from a TOML file, or draw a run.",
-    "bench": "Measure prompt processing and token generation (pp/tg rows, as in llama-bench).",
-    "perplexity": "Measure the perplexity of a model on a text.",
-    "compare": "Measure the difference between the predictions of two models.",
-    "inspect": "Show the structure of a model: layers, tensors, numeric types, size.",
-    "devices": "List the devices of this machine, and the default one.",
-    "convert": "Convert a model to another numeric type or file format.",
-    "dna": "Compare two models layer by layer, whatever their numeric types.",
-    "merge": "Merge two models of one architecture, layer by layer.",
-    "warmup": "Compile and cache the kernels that a model needs on a device.",
+GROUPS = {
+    "Run models": {
+        "generate": "Generate text after one prompt.",
+        "chat": "Chat with a model; /help lists the commands.",
+        "serve": "Serve models to many clients at once, with OpenAI's API.",
+        "embed": "Compute embeddings of texts, and write them as npy, npz or JSON lines.",
+        "run": "Run a stream of rows through a network, row by row or tick by tick.",
+    },
+    "Train and evolve": {
+        "new": "Write a small project to start from: network, data and a README, from a template.",
+        "train": "Train a network from a TOML file.",
+        "evolve": "Evolve networks for a problem from a TOML file, or draw a run.",
+        "tasks": "List tasks that need memory, or train networks on them.",
+    },
+    "Look": {
+        "inspect": "Show the structure of a model: layers, tensors, numeric types, size.",
+        "scope": "Record the activity of layers while a network runs, draw it, or show it live.",
+        "program": "Check, compile or draw programs of regions and edges, compare two, import or export one.",
+        "dna": "Compare two models layer by layer, whatever their numeric types.",
+        "compare": "Measure the difference between the predictions of two models.",
+        "perplexity": "Measure the perplexity of a model on a text.",
+    },
+    "Convert and share": {
+        "convert": "Convert a model to another numeric type or file format.",
+        "merge": "Merge two models of one architecture, layer by layer.",
+    },
+    "This machine": {
+        "doctor": "Report versions, devices, caches, and what is slow or broken on this machine.",
+        "devices": "List the devices of this machine, and the default one.",
+        "bench": "Measure prompt processing and token generation (pp/tg rows, as in llama-bench).",
+        "warmup": "Compile and cache the kernels that a model needs on a device.",
+    },
 }
+"""Task → its commands, in the order of ``--help``."""
+
+COMMANDS = {verb: text for commands in GROUPS.values() for verb, text in commands.items()}
+OTHERS = "From other packages"
+"""Group of the commands that entry points add."""
 
 
 _ALLOCATIONS = 100_000
@@ -47,7 +64,7 @@ def app(*, others: bool = False) -> cyclopts.App:
     """
     built = cyclopts.App(
         name="volumetric",
-        help="A numeric neural engine: language models and networks of any kind, trained or evolved, on CPU and GPU.",
+        help="Run, train and evolve neural networks of any kind, from XOR to language models, on CPU and GPU.",
         version=__version__,
         version_flags=["--version"],
         result_action="return_value",
@@ -55,8 +72,13 @@ def app(*, others: bool = False) -> cyclopts.App:
         print_error=False,
         suppress_keyboard_interrupt=False,
     )
-    for verb, text in COMMANDS.items():
-        built.command(f"volumetric.cli.{verb}:{verb}", name=verb, help=text)
+    for place, (title, commands) in enumerate(GROUPS.items()):
+        group = cyclopts.Group(title, sort_key=place)
+        for turn, (verb, text) in enumerate(commands.items()):
+            built.command(f"volumetric.cli.{verb}:{verb}", name=verb, help=text, group=group, sort_key=turn)
+    flags = cyclopts.Group("Flags", sort_key=len(GROUPS) + 1)
+    for name in ("--help", "--version"):
+        built[name].group = flags
     if others:
         from volumetric.base.plugins import VERBS as GROUP
         from volumetric.base.plugins import entry_points_of
@@ -64,7 +86,10 @@ def app(*, others: bool = False) -> cyclopts.App:
         for point in entry_points_of(GROUP):
             if point.name not in COMMANDS:
                 home = "another package" if point.dist is None else point.dist.name
-                built.command(point.value, name=point.name, help=f"From {home}: see {point.name} --help.")
+                text = f"From {home}: see {point.name} --help."
+                built.command(
+                    point.value, name=point.name, help=text, group=cyclopts.Group(OTHERS, sort_key=len(GROUPS))
+                )
     return built
 
 

@@ -37,7 +37,8 @@ def convert(
     lora: Adapters = None,
     context: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
     allow_differences: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    form: Annotated[Literal["hf", "native", "gguf", "loom"] | None, Parameter(name="--format")] = None,
+    form: Annotated[Literal["hf", "native", "gguf", "onnx", "loom"] | None, Parameter(name="--format")] = None,
+    rows: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
     overwrite: Overwrite = False,
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
@@ -69,8 +70,10 @@ def convert(
     allow_differences : bool
         Write a GGUF file even if llama.cpp is known to compute other results from it than the model does.
     form : str
-        hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file; loom: JSON
-        of the Go engine. Default: by the ending of TARGET (.gguf, .json), else native.
+        hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file; onnx: one file,
+        opset 21; loom: JSON of the Go engine. Default: by the ending of TARGET (.gguf, .onnx, .json), else native.
+    rows : int
+        Number of rows (samples or tokens) that an ONNX file takes; default: any number.
     overwrite : bool
         Replace an existing TARGET.
     offline : bool
@@ -97,18 +100,21 @@ def convert(
             lora=lora or (),
             context=context,
             allow_differences=allow_differences,
+            rows=rows,
             offline=offline,
         )
     files = [target] if target.is_file() else [path for path in target.rglob("*") if path.is_file()]
     written = byte_size(sum(path.stat().st_size for path in files))
     main = footprint(model.params).dtype if dtype is None else str(Scheme.parse(dtype))
     console.write(f"{target}: {model.name} as {main}, {written}\n")
-    for line in _other_types(model, dtype):
+    for line in [*_other_types(model, dtype), *(_decoded(model) if target.suffix == ".onnx" else [])]:
         console.write(f"{line}\n")
     if model.damage:
         chosen = ((key, model.params[key], nats) for key, nats in model.damage.items())
-        rows = [(key, "×".join(map(str, store.shape)), str(store.scheme), f"{nats:.2g}") for key, store, nats in chosen]
-        console.table(("tensor", "shape", "type", "damage, nats"), rows, right=("damage, nats",))
+        table = [
+            (key, "×".join(map(str, store.shape)), str(store.scheme), f"{nats:.2g}") for key, store, nats in chosen
+        ]
+        console.table(("tensor", "shape", "type", "damage, nats"), table, right=("damage, nats",))
         console.write(f"{footprint(model.params).bits_per_weight:.2f} bits a weight\n")
     if held_out:
         report(lambda scheme: open_merged(source, lora or (), scheme, offline=offline), model, dtype, held_out)
@@ -129,6 +135,19 @@ def _other_types(model: LoadedModel, dtype: str | None) -> list[str]:
         f"{100 * count / total:.0f} % of the weights are {scheme}: "
         f"rows of {k} do not fill its blocks of {target.blocks.size}"
         for (k, scheme), count in counts.most_common()
+    ]
+
+
+def _decoded(model: LoadedModel) -> list[str]:
+    """Describe the share of weights whose codes an ONNX file cannot hold."""
+    from volumetric.loaders.onnx_export.onnx_weights import has_codes
+
+    counts = {str(scheme): (count, has_codes(scheme)) for scheme, count in model.params.schemes().items()}
+    total = sum(count for count, _ in counts.values())
+    return [
+        f"{100 * count / total:.0f} % of the weights are {scheme}: ONNX has no such codes, they are written as float32"
+        for scheme, (count, held) in counts.items()
+        if not held
     ]
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -24,8 +21,8 @@ from volumetric.generate.footprint import footprint
 from volumetric.layers.layer_spec import show_shape
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.network import OUTPUT, Network, Params
-from volumetric.network.blueprint import LayerFact, blueprint
-from volumetric.network.grid import Coord
+from volumetric.network.blueprint import blueprint
+from volumetric.network.layer_rows import LayerRow, layer_rows
 from volumetric.program.layer.program_layer import Program
 
 if TYPE_CHECKING:
@@ -99,7 +96,7 @@ def inspect(
     width = max(map(len, facts)) + 2
     console.write("".join(f"{name + ':':{width}}{_text(value)}\n" for name, value in facts.items()))
     columns = ("where", "layer", "output", "weights", "shape")
-    console.table(columns, [row.cells() for row in _rows(loaded)], right=("weights",), fold=("shape",))
+    console.table(columns, [_cells(row) for row in layer_rows(loaded.network)], right=("weights",), fold=("shape",))
     show_programs(loaded.network)
     if tensors:
         rows = [
@@ -207,56 +204,11 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LayerRow:
-    """A layer of one plane of the grid, or of several equal planes; `path` is the path of a nested layer."""
-
-    first: Coord
-    last: Coord
-    path: str
-    layer: str
-    output: str
-    weights: int
-    shape: str
-
-    def cells(self) -> list[str]:
-        depth = str(self.first.z) if self.first.z == self.last.z else f"{self.first.z}…{self.last.z}"
-        where = f"{depth}.{self.first.y}.{self.first.x}.{self.first.slot}{self.path}"
-        return [where, self.layer, self.output, f"{self.weights:,}" if self.weights else "", self.shape]
-
-
-def _rows(loaded: LoadedModel) -> Iterator[_LayerRow]:
-    """Yield the layers in reading order; consecutive equal planes are merged."""
-    planes = [list(group) for _, group in groupby(_layer_rows(loaded), key=lambda row: row.first.z)]
-    for _, run in groupby(planes, key=lambda plane: [[*row.cells()[1:], row.path, row.first.slot] for row in plane]):
-        alike = list(run)
-        for first, last in zip(alike[0], alike[-1], strict=True):
-            yield dataclasses.replace(first, last=last.first)
-
-
-def _layer_rows(loaded: LoadedModel) -> Iterator[_LayerRow]:
-    for depth, fact in blueprint(loaded.network).walk():
-        coord, _, path = fact.where.partition("/")
-        at = Coord.parse(coord)
-        spec = None if path else loaded.network.layers[at]
-        owned = [p for p in fact.params if p.shared_from is None]
-        names = [p.key.removeprefix(fact.where + "/") for p in owned]
-        shapes = [f"{name} {'×'.join(map(str, p.shape))}" for name, p in zip(names, owned, strict=True)]
-        yield _LayerRow(
-            first=at,
-            last=at,
-            path=f"/{path}" if path else "",
-            layer="  " * depth + _label(fact),
-            output="×".join("T" if axis < 0 else str(axis) for axis in fact.output),
-            weights=sum(p.elements for p in owned),
-            shape=parts_of(spec.program) if isinstance(spec, Program) else "  ".join(shapes),
-        )
-
-
-def _label(fact: LayerFact) -> str:
-    off = " (off)" if fact.disabled else ""
-    shared = dict.fromkeys(p.shared_from.partition("/")[0] for p in fact.params if p.shared_from is not None)
-    return fact.kind + off + (f" (weights of {', '.join(shared)})" if shared else "")
+def _cells(row: LayerRow) -> list[str]:
+    """Return the cells of a row: place, layer, shape of its output, weights and their shapes."""
+    output = "×".join("T" if axis < 0 else str(axis) for axis in row.output)
+    shapes = parts_of(row.spec.program) if isinstance(row.spec, Program) else "  ".join(row.tensors)
+    return [row.where, row.label, output, f"{row.weights:,}" if row.weights else "", shapes]
 
 
 def _tensors(loaded: LoadedModel) -> list[dict[str, Any]]:

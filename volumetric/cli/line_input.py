@@ -36,7 +36,7 @@ def read_message(read_line: Callable[[str], str] | None = None) -> str:
     ------
     EOFError : the input has ended
     """
-    read = _read_line if read_line is None else read_line
+    read = read_typed if read_line is None else read_line
     line = read(PROMPT).strip()
     if line.startswith(QUOTES):
         return _read_quoted(line.removeprefix(QUOTES), read)
@@ -63,7 +63,7 @@ def _read_quoted(line: str, read: Callable[[str], str]) -> str:
     return "\n".join(lines).strip("\n")
 
 
-def _read_line(sign: str) -> str:
+def read_typed(sign: str) -> str:
     """Read one line without its line break; the prompt sign is never written to a stdout that is not a terminal."""
     if at_terminal() and sys.stdout.isatty():
         # Importing readline adds line editing and history to `input`; Windows lacks it.

@@ -33,6 +33,7 @@ from volumetric.network.grid import Coord, Link
 from volumetric.network.wiring import Source, Wire, carries_ids, places_of
 
 if TYPE_CHECKING:
+    from volumetric.base.text_table import TextTable
     from volumetric.clocked.clocked_stream import ClockedStream
     from volumetric.network import Params
 
@@ -68,13 +69,29 @@ class Clocked:
     UnsupportedError : a layer reads other rows of its sequence, like attention without a window
     """
 
-    network: Network
+    network: Network = field(kw_only=False)
     clocks: Mapping[Coord, Clock] = field(default_factory=dict)
     hold: Mapping[str, Hold] = field(default_factory=dict)
     start: Start = "zeros"
 
+    if TYPE_CHECKING:  # texts of clocks, and tuples and strings as coordinates, are accepted, too
+
+        def __init__(
+            self,
+            network: Network,
+            *,
+            clocks: Mapping[Any, Clock | str] = ...,
+            hold: Mapping[str, Hold] = ...,
+            start: Start = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         """Check the fields."""
+        if not isinstance(self.clocks, Mapping):
+            raise SpecError(
+                f"clocks: expected a clock for each of some layers, got {self.clocks!r:.60}",
+                hint='write clocks={"0.0.0.0": "every(2)"}',
+            )
         clocks = {Coord.of(coord): Clock.parse(c) if isinstance(c, str) else c for coord, c in self.clocks.items()}
         object.__setattr__(self, "clocks", MappingProxyType(clocks))
         object.__setattr__(self, "hold", MappingProxyType(dict(self.hold)))
@@ -124,6 +141,25 @@ class Clocked:
                     self.watched(part.source)
                 except SpecError as error:
                     raise SpecError(f"{where}: {error}", hint=error.hint) from None
+
+    def summary(self, params: Params | None = None) -> TextTable:
+        """Return the table that ``print`` shows: the network, and the clocks of its layers."""
+        from volumetric.network.network_table import network_table
+
+        return network_table(self.network, params, clocks=self.clocks, title=str(repr(self))[1:-1])
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        from volumetric.network.network_table import network_line
+
+        clocks = f", {len(self.clocks)} with a clock" if self.clocks else ""
+        return f"<Clocked: {network_line(self.network)}{clocks}, start {self.start}>"
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return self.summary()._repr_html_()
 
     def stream_on(self, device: Any, params: Params, *, batch: int = 1) -> ClockedStream:
         """Return `batch` streams on a device; `Device.stream` calls this."""

@@ -21,6 +21,8 @@ from .evolution_config import MutationConfig as MutationConfig
 from .evolution_config import ReproductionConfig as ReproductionConfig
 from .evolution_config import RunConfig as RunConfig
 from .evolution_config import SpeciesConfig as SpeciesConfig
+from .evolve_call import EvolutionResult as EvolutionResult
+from .evolve_call import evolve as evolve
 from .generation_run import Champion as Champion
 from .generation_run import Run as Run
 from .genome import Genome as Genome

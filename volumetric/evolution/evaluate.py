@@ -279,12 +279,30 @@ def _score(fitness: Callable[..., float], cohort: Cohort, *, random: bool) -> li
     for row in range(len(cohort)):
         try:
             genome = cohort.genome(row)
-            value = float(fitness(genome, cohort.rng(row)) if random else fitness(genome))
+            value = _number(fitness(genome, cohort.rng(row)) if random else fitness(genome))
         except Exception as error:
             results.append((math.nan, reason_of(error)))
         else:
             results.append((value, "") if math.isfinite(value) else (math.nan, f"fitness is {value}"))
     return results
+
+
+def _number(value: Any) -> float:
+    """Return the result of a fitness function as a number.
+
+    Raises
+    ------
+    SpecError : it is None, or an array of several numbers
+    """
+    if value is None:
+        raise SpecError("the fitness function returned None", hint="return a number: def fitness(genome): return …")
+    if getattr(value, "ndim", 0):
+        if value.size != 1:
+            raise SpecError(
+                f"the fitness function returned an array of shape {value.shape}", hint="return one number, as its sum"
+            )
+        return float(value.item())
+    return float(value)
 
 
 def _score_problem(problem: Problem, cohort: Cohort) -> list[Result]:
@@ -311,9 +329,11 @@ def _score_together(problem: Problem, cohort: Cohort) -> Scores:
 
 
 def reason_of(error: Exception) -> str:
-    """Describe an exception and, unless it is an error of this package, where it was raised."""
+    """Describe an exception and where it was raised or, if it is an error of this package, what to do about it."""
     reason = f"{type(error).__name__}: {error}"
-    frames = [] if isinstance(error, VolumetricError) else traceback.extract_tb(error.__traceback__)
+    if isinstance(error, VolumetricError):
+        return f"{reason}; {error.hint}" if error.hint else reason
+    frames = traceback.extract_tb(error.__traceback__)
     return f"{reason} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else reason
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from volumetric.base.errors import GenerationError
@@ -20,6 +20,7 @@ from volumetric.generate.token_stream import Stream
 from volumetric.run.device import Executable
 
 if TYPE_CHECKING:
+    from volumetric.base.text_table import TextTable
     from volumetric.generate.batch_stream import BatchStream
     from volumetric.generate.drafters import Drafter
     from volumetric.generate.perplexity import Perplexity
@@ -221,6 +222,35 @@ class Model(EncoderMethods, PredictorMethods):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __call__(self, x: Any, **options: Any) -> Any:
+        """Generate after a text or chat messages, else predict: ``model("Once upon")``, ``model([[0.5, 1.0]])``.
+
+        Parameters
+        ----------
+        x : text, or a list of messages: see `generate`; anything else: see `predict`
+        options : further arguments of the method
+
+        Returns
+        -------
+        Generation, or an array
+            a `Generation` prints as its text
+        """
+        is_text = isinstance(x, str) or (isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], Mapping))
+        return self.generate(x, **options) if is_text else self.predict(x, **options)
+
+    def summary(self) -> TextTable:
+        """Return the table that ``print(model)`` shows: its layers, with the types of the weights."""
+        from volumetric.network.network_table import network_table
+
+        return network_table(self.loaded.network, self.loaded.params, title=repr(self)[1:-1])
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return self.summary()._repr_html_()
 
     def __repr__(self) -> str:
         c = self.info

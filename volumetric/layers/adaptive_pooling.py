@@ -7,7 +7,6 @@ one after the other; 1 output pools the whole axis, which is called global pooli
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -15,7 +14,8 @@ from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.emit_scope import Scope
-from volumetric.layers.layer_spec import layer, show_shape
+from volumetric.layers.layer_fields import positional
+from volumetric.layers.layer_spec import layer, layer_base, show_shape
 from volumetric.layers.windowed import Windowed
 
 
@@ -24,7 +24,7 @@ def ranges(size: int, count: int) -> list[tuple[int, int]]:
     return [(i * size // count, -((i + 1) * size // -count)) for i in range(count)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class AdaptivePool(Windowed):
     """What adaptive pooling layers have in common.
 
@@ -36,7 +36,7 @@ class AdaptivePool(Windowed):
     largest: ClassVar[bool] = False
     """Whether the largest element is taken, instead of the mean."""
 
-    output_size: int | Shape
+    output_size: int | Shape = positional()
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -65,7 +65,7 @@ class AdaptivePool(Windowed):
         return x
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class AdaptiveAvgPool(AdaptivePool):
     """Mean of each range.
 
@@ -78,7 +78,7 @@ class AdaptiveAvgPool(AdaptivePool):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class AdaptiveMaxPool(AdaptivePool):
     """Largest element of each range.
 

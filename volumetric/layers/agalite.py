@@ -12,6 +12,7 @@ from volumetric.graph.operations.linear_scan import linear_scan as emit_linear_s
 from volumetric.graph.state_spec import StateSpec, is_sequence
 from volumetric.layers.dense import affine_params
 from volumetric.layers.emit_scope import Scope, linear, start_state
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -54,8 +55,8 @@ class AGaLiTe(LayerSpec):
     contextual: ClassVar[bool] = True
     takes_resets: ClassVar[bool] = True
 
-    embed_dim: int
-    num_heads: int = 8
+    embed_dim: int = positional()
+    num_heads: int = positional(default=8)
     eta: int = 6
     r: int = 2
     eps: float = 1e-5

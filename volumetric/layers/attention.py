@@ -32,6 +32,7 @@ from volumetric.layers.attention_state import (
 )
 from volumetric.layers.dense import affine_params
 from volumetric.layers.emit_scope import Scope, linear
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -97,8 +98,8 @@ class MultiHeadAttention(LayerSpec):
     takes_resets: ClassVar[bool] = True
     ends_with_context: ClassVar[bool] = True
 
-    embed_dim: int
-    num_heads: int
+    embed_dim: int = positional()
+    num_heads: int = positional()
     num_kv_heads: int | None = None
     head_dim: int | None = None
     qkv_bias: bool = False

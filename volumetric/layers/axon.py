@@ -13,11 +13,12 @@ import numpy as np
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric.activations import Activation, check_activation
+from volumetric.graph.numeric.activations import Activation
 from volumetric.graph.operations.rotate_scan import rotate_scan as emit_rotate_scan
 from volumetric.graph.state_spec import StateSpec, is_sequence
 from volumetric.layers.dense import affine_params
 from volumetric.layers.emit_scope import Scope, linear, start_state
+from volumetric.layers.layer_fields import activation_name, by_keyword, positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -73,10 +74,10 @@ class Axon(LayerSpec):
     contextual: ClassVar[bool] = True
     takes_resets: ClassVar[bool] = True
 
-    in_features: int
-    out_features: int
+    in_features: int = positional()
+    out_features: int = positional()
     hidden_features: int | None = None
-    activation: Activation = "linear"
+    activation: Activation = by_keyword(default="linear", converter=activation_name)
     mix: Mix = "linear"
     r_min: float = 0.0
     r_max: float = 1.0
@@ -88,7 +89,6 @@ class Axon(LayerSpec):
         """Check the fields."""
         optional = () if self.hidden_features is None else ("hidden_features",)
         expect_positive(self, "in_features", "out_features", *optional)
-        check_activation(self.activation)
         if self.mix not in ("linear", "srht", "none"):
             raise SpecError(f"axon: unknown mix {self.mix!r}", hint="one of linear, srht, none")
         if self.mix != "linear" and self.hidden != self.in_features:

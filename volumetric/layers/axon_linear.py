@@ -11,6 +11,7 @@ from volumetric.graph.state_spec import StateSpec
 from volumetric.layers.axon import Axon, Mix
 from volumetric.layers.dense import affine_params
 from volumetric.layers.emit_scope import Scope, linear
+from volumetric.layers.layer_fields import activation_name, by_keyword, keep_width, positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -39,10 +40,10 @@ class AxonLinear(LayerSpec):
     contextual: ClassVar[bool] = True
     takes_resets: ClassVar[bool] = True
 
-    in_features: int
-    out_features: int
+    in_features: int = positional()
+    out_features: int = positional(default=None)
     bias: bool = True
-    activation: Activation = "linear"
+    activation: Activation = by_keyword(default="linear", converter=activation_name)
     mix: Mix = "linear"
     r_min: float = 0.0
     r_max: float = 1.0
@@ -52,6 +53,7 @@ class AxonLinear(LayerSpec):
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        keep_width(self, "out_features", "in_features")
         _ = self.axon
 
     @property

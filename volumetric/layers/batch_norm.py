@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -10,15 +9,17 @@ import numpy as np
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.graph.numeric.activations import Activation, check_activation
+from volumetric.graph.numeric.activations import Activation
 from volumetric.layers.channel_params import channel_params
 from volumetric.layers.emit_scope import Scope, spread_by_channel
+from volumetric.layers.layer_fields import activation_name, by_keyword, positional
 from volumetric.layers.layer_spec import (
     BatchStatistics,
     ParamSpec,
     buffer,
     expect_positive,
     layer,
+    layer_base,
     show_shape,
 )
 from volumetric.layers.windowed import Windowed
@@ -27,7 +28,7 @@ COUNT = "num_batches_tracked"
 """Buffer with the number of batches so far; only a momentum of None needs it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class BatchNorm(Windowed):
     """Normalised channels, over a batch.
 
@@ -68,17 +69,16 @@ class BatchNorm(Windowed):
     activation : function of every element at the end
     """
 
-    num_features: int
-    eps: float = 1e-5
-    momentum: float | None = 0.1
+    num_features: int = positional()
+    eps: float = positional(default=1e-5)
+    momentum: float | None = positional(default=0.1)
     affine: bool = True
     track_running_stats: bool = True
-    activation: Activation = "linear"
+    activation: Activation = by_keyword(default="linear", converter=activation_name)
 
     def __post_init__(self) -> None:
         """Check the fields."""
         expect_positive(self, "num_features")
-        check_activation(self.activation)
         if self.momentum is not None and not 0 <= self.momentum <= 1:
             raise SpecError(f"{self.kind}: momentum must be in 0 … 1, got {self.momentum}", hint="None: a plain mean")
 

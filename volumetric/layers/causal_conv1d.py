@@ -9,6 +9,7 @@ from volumetric.graph.state_spec import StateSpec, is_sequence
 from volumetric.layers.causal_conv import causal_conv as emit_causal_conv
 from volumetric.layers.causal_conv import conv_params, conv_state
 from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -42,8 +43,8 @@ class CausalConv1d(LayerSpec):
     contextual: ClassVar[bool] = True
     takes_resets: ClassVar[bool] = True
 
-    channels: int
-    kernel_size: int = 4
+    channels: int = positional()
+    kernel_size: int = positional(default=4)
     mixing: bool = False
     bias: bool = True
 

@@ -6,6 +6,7 @@ import math
 
 from volumetric.base.errors import SpecError
 from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import LayerSpec, layer
 
 
@@ -26,8 +27,8 @@ class Clamp(LayerSpec):
     min, max : the bounds; None: there is none
     """
 
-    min: float | None = None
-    max: float | None = None
+    min: float | None = positional(default=None)
+    max: float | None = positional(default=None)
 
     def __post_init__(self) -> None:
         """Check the fields."""

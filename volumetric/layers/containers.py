@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.state_spec import StateSpec
 from volumetric.layers.emit_scope import Scope, emit_join
+from volumetric.layers.layer_fields import positional, tuple_of_layers
 from volumetric.layers.layer_spec import (
     BatchStatistics,
     LayerSpec,
     ParamSpec,
     layer,
+    layer_base,
     show_shape,
 )
 
@@ -95,7 +96,7 @@ def joint_statistics(children: Iterable[LayerSpec]) -> BatchStatistics:
     return "always" if "always" in kinds else "training" if "training" in kinds else "never"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class Container(LayerSpec):
     """Base of layers that hold others: what they are follows from those."""
 
@@ -161,7 +162,7 @@ class Sequential(Container):
 
     children_field: ClassVar[str | None] = "layers"
 
-    layers: tuple[LayerSpec, ...]
+    layers: tuple[LayerSpec, ...] = positional(converter=tuple_of_layers)
 
     def __post_init__(self) -> None:
         """Check the fields."""

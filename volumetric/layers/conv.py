@@ -6,25 +6,26 @@ between the kernel and the windows of the image (im2col: Chellapilla et al. 2006
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, Literal
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.graph.numeric.activations import Activation, check_activation
+from volumetric.graph.numeric.activations import Activation
 from volumetric.graph.numeric.image_windows import Windows
 from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_fields import activation_name, by_keyword, positional
 from volumetric.layers.layer_spec import (
     ParamSpec,
     expect_positive,
     layer,
+    layer_base,
     show_shape,
 )
 from volumetric.layers.windowed import Windowed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class Spatial(Windowed):
     """What convolutions and transposed convolutions have in common.
 
@@ -37,19 +38,19 @@ class Spatial(Windowed):
     activation : function of every element at the end
     """
 
-    in_channels: int
-    out_channels: int
-    kernel_size: int | Shape
-    stride: int | Shape = 1
+    in_channels: int = positional()
+    out_channels: int = positional()
+    kernel_size: int | Shape = positional()
+    stride: int | Shape = positional(default=1)
+    padding: int | Shape | Literal["valid", "same"] = positional(default=0)
     dilation: int | Shape = 1
     groups: int = 1
     bias: bool = True
-    activation: Activation = "linear"
+    activation: Activation = by_keyword(default="linear", converter=activation_name)
 
     def __post_init__(self) -> None:
         """Check the fields."""
         expect_positive(self, "in_channels", "out_channels", "groups")
-        check_activation(self.activation)
         for name in ("in_channels", "out_channels"):
             if getattr(self, name) % self.groups:
                 raise SpecError(f"{self.kind}: {name} {getattr(self, name)} does not divide into {self.groups} groups")
@@ -77,7 +78,7 @@ class Spatial(Windowed):
         return (ParamSpec(name="bias", shape=(self.out_channels,), init="zeros", packable=False),) if self.bias else ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class Conv(Spatial):
     """Convolution, with channels first.
 
@@ -95,8 +96,6 @@ class Conv(Spatial):
     padding : zeros on both sides of each spatial axis; ``"same"`` keeps the sizes (with stride 1; of an odd number of
         zeros the additional one goes to the end), ``"valid"`` is 0
     """
-
-    padding: int | Shape | Literal["valid", "same"] = 0
 
     def zeros(self, kernel: Shape, stride: Shape, dilation: Shape) -> tuple[Shape, Shape]:
         if self.padding != "same":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -10,10 +9,11 @@ from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers.conv import Spatial, finish_conv
 from volumetric.layers.emit_scope import Scope
-from volumetric.layers.layer_spec import ParamSpec, layer
+from volumetric.layers.layer_fields import positional
+from volumetric.layers.layer_spec import ParamSpec, layer, layer_base
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class ConvTranspose(Spatial):
     """Transposed convolution, with channels first.
 
@@ -33,8 +33,8 @@ class ConvTranspose(Spatial):
         convolution with a stride maps several sizes to one; this number selects the size that comes back
     """
 
-    padding: int | Shape = 0
-    output_padding: int | Shape = 0
+    padding: int | Shape = positional(default=0)
+    output_padding: int | Shape = positional(default=0)
 
     def __post_init__(self) -> None:
         """Check the fields."""

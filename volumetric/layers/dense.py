@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from volumetric.base._typing import Shape
-from volumetric.graph.numeric.activations import Activation, check_activation
+from volumetric.graph.numeric.activations import Activation
 from volumetric.layers.emit_scope import Scope, linear
+from volumetric.layers.layer_fields import activation_name, keep_width, positional
 from volumetric.layers.layer_spec import (
     Init,
     LayerSpec,
@@ -40,20 +41,20 @@ class Dense(LayerSpec):
     Attributes
     ----------
     in_features : features of a row of input
-    out_features : features of a row of output
+    out_features : features of a row of output; as many as of the input if left out
     bias : whether there is b
     activation : function of every element at the end
     """
 
-    in_features: int
-    out_features: int
+    in_features: int = positional()
+    out_features: int = positional(default=None)
     bias: bool = True
-    activation: Activation = "linear"
+    activation: Activation = positional(default="linear", converter=activation_name)
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        keep_width(self, "out_features", "in_features")
         expect_positive(self, "in_features", "out_features")
-        check_activation(self.activation)
 
     def params(self) -> tuple[ParamSpec, ...]:
         return affine_params("", self.out_features, self.in_features, bias=self.bias)

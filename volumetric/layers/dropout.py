@@ -7,6 +7,7 @@ from typing import ClassVar
 from volumetric.base.errors import SpecError
 from volumetric.graph.numeric.counter_noise import stream_of
 from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import LayerSpec, layer
 
 
@@ -38,7 +39,7 @@ class Dropout(LayerSpec):
     draws: ClassVar[bool] = True
     inert: ClassVar[bool] = True
 
-    p: float = 0.5
+    p: float = positional(default=0.5)
 
     def __post_init__(self) -> None:
         """Check the fields."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -34,8 +35,8 @@ class Embedding(LayerSpec):
     scale : factor on the output
     """
 
-    num_embeddings: int
-    embedding_dim: int
+    num_embeddings: int = positional()
+    embedding_dim: int = positional()
     scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -74,8 +75,8 @@ class PositionEmbedding(LayerSpec):
 
     contextual: ClassVar[bool] = True
 
-    num_embeddings: int
-    embedding_dim: int
+    num_embeddings: int = positional()
+    embedding_dim: int = positional()
     offset: int = 0
 
     def __post_init__(self) -> None:

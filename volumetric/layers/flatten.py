@@ -7,6 +7,7 @@ import math
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import LayerSpec, layer, show_shape
 
 
@@ -26,8 +27,8 @@ class Flatten(LayerSpec):
     start_dim, end_dim : axes, counted from the front with the rows as 0, or (below 0) from the end
     """
 
-    start_dim: int = 1
-    end_dim: int = -1
+    start_dim: int = positional(default=1)
+    end_dim: int = positional(default=-1)
 
     def __post_init__(self) -> None:
         """Check the fields."""

@@ -9,6 +9,7 @@ from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
 from volumetric.layers.dense import affine_params
 from volumetric.layers.emit_scope import Scope, as_rows, linear
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -47,8 +48,8 @@ class Gate(LayerSpec):
     scoring : ``"softmax"``, ``"softmax_all"`` (Qwen1.5-MoE, ``norm_topk_prob=false``) or ``"sigmoid"``
     """
 
-    in_features: int
-    out_features: int
+    in_features: int = positional()
+    out_features: int = positional()
     top_k: int | None = None
     bias: bool = False
     scoring: Scoring = "softmax"

@@ -6,9 +6,10 @@ from math import prod
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.graph.numeric.activations import Activation, check_activation
+from volumetric.graph.numeric.activations import Activation
 from volumetric.layers.channel_params import channel_params
 from volumetric.layers.emit_scope import Scope, spread_by_channel
+from volumetric.layers.layer_fields import activation_name, by_keyword, positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -44,16 +45,15 @@ class GroupNorm(LayerSpec):
     activation : function of every element at the end
     """
 
-    num_groups: int
-    num_channels: int
-    eps: float = 1e-5
+    num_groups: int = positional()
+    num_channels: int = positional()
+    eps: float = positional(default=1e-5)
     affine: bool = True
-    activation: Activation = "linear"
+    activation: Activation = by_keyword(default="linear", converter=activation_name)
 
     def __post_init__(self) -> None:
         """Check the fields."""
         expect_positive(self, "num_groups", "num_channels")
-        check_activation(self.activation)
         if self.num_channels % self.num_groups:
             raise SpecError(f"group_norm: {self.num_channels} channels do not divide into {self.num_groups} groups")
 

@@ -9,6 +9,7 @@ from typing import Literal
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
 from volumetric.layers.emit_scope import Scope, as_rows
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -41,7 +42,7 @@ class KMeans(LayerSpec):
     output : ``"probabilities"``: a, ``[..., num_clusters]``. ``"features"``: ``Σₖ aₖ cₖ``, ``[..., in_features]``
     """
 
-    num_clusters: int
+    num_clusters: int = positional()
     in_features: int
     temperature: float = 1.0
     output: Literal["probabilities", "features"] = "probabilities"

@@ -15,6 +15,7 @@ from volumetric.base.hints import format_value
 from volumetric.base.moved_modules import renamed_members
 from volumetric.base.registry import Registry
 from volumetric.graph.state_spec import StateSpec
+from volumetric.layers.layer_fields import by_keyword, convert_fields, positional
 
 if TYPE_CHECKING:
     from volumetric.layers.emit_scope import Scope
@@ -179,14 +180,32 @@ L = TypeVar("L", bound=type[LayerSpec])
 T = TypeVar("T")
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(positional, by_keyword))
+def layer_base(cls: L) -> L:
+    """Turn a class into a frozen base of layer specs, which is no kind itself."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(positional, by_keyword))
 def layer(kind: str) -> Callable[[L], L]:
-    """Turn a class into a frozen, keyword-only layer spec and register it under `kind`."""
+    """Turn a class into a frozen layer spec and register it under `kind`.
+
+    Arguments need their names, unless a field is declared as `positional`.
+    """
 
     def declare(cls: L) -> L:
         if LAYERS.is_declared(kind):
             raise SpecError(f"layer kind {kind!r} is declared twice")
-        spec = explain_call_errors(dataclass(frozen=True, slots=True, kw_only=True)(cls))
+        check: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
+
+        def convert_and_check(self: Any) -> None:
+            """Convert and check the fields."""
+            convert_fields(self)
+            if check is not None:
+                check(self)
+
+        cls.__post_init__ = convert_and_check  # pyright: ignore[reportAttributeAccessIssue]  (the hook of dataclasses)
+        spec = explain_call_errors(layer_base(cls))
         spec.kind = kind
         LAYERS[kind] = spec
         return spec
@@ -218,9 +237,7 @@ def expect_last(spec: LayerSpec, shape: Shape, size: int) -> None:
     if len(shape) < 2 or shape[-1] != size:
         raise ShapeError(
             f"{spec.kind} expects rows of {size} features, got shape {show_shape(shape)}",
-            hint=f"for a network on rows, set input_shape=({size},), input_dtype='float32'; the default is ids"
-            if len(shape) < 2
-            else None,
+            hint=f"for a network on rows, set input_shape=({size},); the default is ids" if len(shape) < 2 else None,
         )
 
 

@@ -6,9 +6,10 @@ import math
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
-from volumetric.graph.numeric.activations import Activation, check_activation
+from volumetric.graph.numeric.activations import Activation
 from volumetric.layers.dense import affine_params
 from volumetric.layers.emit_scope import Scope, emit_gated, linear
+from volumetric.layers.layer_fields import activation_name, by_keyword, positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -42,9 +43,9 @@ class SwiGLU(LayerSpec):
     gate_factor : the activation is of ``gate_factor · (x Wgᵀ + bg)`` (Falcon-H1)
     """
 
-    in_features: int
-    hidden_features: int
-    activation: Activation = "silu"
+    in_features: int = positional()
+    hidden_features: int = positional()
+    activation: Activation = by_keyword(default="silu", converter=activation_name)
     bias: bool = False
     limit: float | None = None
     up_offset: float = 0.0
@@ -53,7 +54,6 @@ class SwiGLU(LayerSpec):
     def __post_init__(self) -> None:
         """Check the fields."""
         expect_positive(self, "in_features", "hidden_features")
-        check_activation(self.activation)
         if self.limit is not None and not 0 < self.limit < math.inf:
             raise SpecError(f"swiglu: limit must be a number above 0, got {self.limit}")
         if self.limit is not None and self.gate_factor != 1:
@@ -101,15 +101,14 @@ class MLP(LayerSpec):
     bias : whether there are bu and bd
     """
 
-    in_features: int
-    hidden_features: int
-    activation: Activation = "gelu"
+    in_features: int = positional()
+    hidden_features: int = positional()
+    activation: Activation = by_keyword(default="gelu", converter=activation_name)
     bias: bool = True
 
     def __post_init__(self) -> None:
         """Check the fields."""
         expect_positive(self, "in_features", "hidden_features")
-        check_activation(self.activation)
 
     def params(self) -> tuple[ParamSpec, ...]:
         wide = (self.hidden_features, self.in_features)

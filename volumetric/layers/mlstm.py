@@ -14,6 +14,7 @@ from volumetric.graph.state_spec import StateSpec, is_sequence
 from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
 from volumetric.layers.emit_scope import Scope, linear, start_state
 from volumetric.layers.head_norm import head_norm_params
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import (
     Init,
     LayerSpec,
@@ -86,8 +87,8 @@ class MLSTM(LayerSpec):
     contextual: ClassVar[bool] = True
     takes_resets: ClassVar[bool] = True
 
-    embed_dim: int
-    num_heads: int = 4
+    embed_dim: int = positional()
+    num_heads: int = positional(default=4)
     kernel_size: int = 4
     chunk_size: int = 64
     projection: Projection = "dense"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from volumetric.base._typing import Shape
 from volumetric.layers.emit_scope import Scope, as_rows
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -33,8 +34,8 @@ class RMSNorm(LayerSpec):
     unit_offset : the gain is 1 + w (Gemma)
     """
 
-    num_features: int
-    eps: float = 1e-6
+    num_features: int = positional()
+    eps: float = positional(default=1e-6)
     unit_offset: bool = False
 
     def __post_init__(self) -> None:
@@ -76,8 +77,8 @@ class LayerNorm(LayerSpec):
     bias : whether there is b
     """
 
-    num_features: int
-    eps: float = 1e-5
+    num_features: int = positional()
+    eps: float = positional(default=1e-5)
     bias: bool = True
 
     def __post_init__(self) -> None:

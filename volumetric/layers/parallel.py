@@ -14,6 +14,7 @@ from volumetric.graph.build import GraphBuilder
 from volumetric.layers.containers import Container, Residual, prefixed_params
 from volumetric.layers.emit_scope import Scope, columns, emit_join
 from volumetric.layers.gate import Gate
+from volumetric.layers.layer_fields import positional, tuple_of_layers
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -54,7 +55,7 @@ class Parallel(Container):
 
     children_field: ClassVar[str | None] = "branches"
 
-    branches: tuple[LayerSpec, ...]
+    branches: tuple[LayerSpec, ...] = positional(converter=tuple_of_layers)
     combine: Combine = "concat"
     gate: Gate | None = None
     weigh: Literal["output", "input"] = "output"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,11 +10,12 @@ from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.numeric.image_windows import Windows
 from volumetric.layers.emit_scope import Scope
-from volumetric.layers.layer_spec import layer, show_shape
+from volumetric.layers.layer_fields import positional
+from volumetric.layers.layer_spec import layer, layer_base, show_shape
 from volumetric.layers.windowed import Windowed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class Pool(Windowed):
     """What the windows of pooling layers have in common.
 
@@ -27,9 +27,9 @@ class Pool(Windowed):
     ceil_mode : whether a last window that extends beyond the image counts, if it starts in it or in the padding before
     """
 
-    kernel_size: int | Shape
-    stride: int | Shape | None = None
-    padding: int | Shape = 0
+    kernel_size: int | Shape = positional()
+    stride: int | Shape | None = positional(default=None)
+    padding: int | Shape = positional(default=0)
     ceil_mode: bool = False
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Pool(Windowed):
         return (*inputs[0][:2], *self.windows(inputs[0])[1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class MaxPool(Pool):
     """Largest element of each window.
 
@@ -130,7 +130,7 @@ class MaxPool3d(MaxPool):
     spatial: ClassVar[int] = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class AvgPool(Pool):
     """Mean of each window.
 

@@ -6,7 +6,7 @@ in the form that applies the reset gate after the product. Gradients go back thr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from volumetric.base._typing import Shape
@@ -16,16 +16,18 @@ from volumetric.graph.numeric.recurrent_cell import Cell
 from volumetric.graph.state_spec import StateSpec, is_sequence
 from volumetric.layers.dense import affine_params
 from volumetric.layers.emit_scope import Scope, linear
+from volumetric.layers.layer_fields import keep_width, positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
+    layer_base,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class Recurrent(LayerSpec):
     """What the recurrent layers share: the loop over the steps of a sequence.
 
@@ -39,7 +41,7 @@ class Recurrent(LayerSpec):
     Attributes
     ----------
     input_size : features of a step of input
-    hidden_size : features of the state
+    hidden_size : features of the state; as many as of a step of input if left out
     bias : whether there are bih and bhh
     reverse : whether the steps run from the last to the first
     fresh : initialisation: uniform with biases of 0, or ``"orthogonal"`` with biases of 1
@@ -48,14 +50,15 @@ class Recurrent(LayerSpec):
     contextual: ClassVar[bool] = True
     takes_resets: ClassVar[bool] = True
 
-    input_size: int
-    hidden_size: int
+    input_size: int = positional()
+    hidden_size: int = positional(default=None)
     bias: bool = True
     reverse: bool = False
     fresh: Literal["uniform", "orthogonal"] = "uniform"
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        keep_width(self, "hidden_size", "input_size")
         expect_positive(self, "input_size", "hidden_size")
         if self.fresh not in ("uniform", "orthogonal"):
             raise SpecError(f"{self.kind}: fresh must be 'uniform' or 'orthogonal', got {self.fresh!r}")

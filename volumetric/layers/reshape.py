@@ -7,6 +7,7 @@ import math
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import LayerSpec, layer, show_shape
 
 
@@ -26,7 +27,7 @@ class Reshape(LayerSpec):
     shape : of a row; one size may be -1, for the remaining elements
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[int, ...] = positional()
 
     def __post_init__(self) -> None:
         """Check the fields."""

@@ -6,6 +6,7 @@ import math
 
 from volumetric.base.errors import SpecError
 from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import LayerSpec, layer
 
 
@@ -24,7 +25,7 @@ class Scale(LayerSpec):
     factor : the constant
     """
 
-    factor: float
+    factor: float = positional()
 
     def __post_init__(self) -> None:
         """Check the fields."""

@@ -10,6 +10,7 @@ from volumetric.layers.causal_conv import causal_conv as emit_causal_conv
 from volumetric.layers.causal_conv import conv_params, conv_state
 from volumetric.layers.dense import affine_params
 from volumetric.layers.emit_scope import Scope, columns, emit_gated, linear
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -43,8 +44,8 @@ class ShortConv(LayerSpec):
     contextual: ClassVar[bool] = True
     takes_resets: ClassVar[bool] = True
 
-    embed_dim: int
-    kernel_size: int = 3
+    embed_dim: int = positional()
+    kernel_size: int = positional(default=3)
     bias: bool = False
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
 from volumetric.layers.emit_scope import Scope, as_rows, start_state
 from volumetric.layers.head_norm import EPS as NORM_EPS
 from volumetric.layers.head_norm import head_norm_params, warn_of_narrow_heads
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -74,8 +75,8 @@ class SLSTM(LayerSpec):
     contextual: ClassVar[bool] = True
     takes_resets: ClassVar[bool] = True
 
-    embed_dim: int
-    num_heads: int = 4
+    embed_dim: int = positional()
+    num_heads: int = positional(default=4)
     kernel_size: int = 4
     projection: Projection = "dense"
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from math import prod
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.layers.emit_scope import Scope
-from volumetric.layers.layer_spec import LayerSpec, layer, show_shape
+from volumetric.layers.layer_fields import positional
+from volumetric.layers.layer_spec import LayerSpec, layer, layer_base, show_shape
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class AxisSoftmax(LayerSpec):
     """Base of the layers that turn logits along one axis into probabilities.
 
@@ -27,7 +27,7 @@ class AxisSoftmax(LayerSpec):
     """
 
     temperature: float = 1.0
-    axis: int = -1
+    axis: int = positional(default=-1)
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -95,7 +95,7 @@ class Softcap(LayerSpec):
     cap : bound of the output
     """
 
-    cap: float
+    cap: float = positional()
 
     def __post_init__(self) -> None:
         """Check the fields."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
-from volumetric.layers.layer_spec import LayerSpec
+from volumetric.layers.layer_spec import LayerSpec, layer_base
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@layer_base
 class Windowed(LayerSpec):
     """A layer on images ``[N, C, *sizes]``."""
 

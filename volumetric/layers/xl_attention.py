@@ -16,6 +16,7 @@ from volumetric.graph.operations.distance_attention import FEW, DistanceMemory, 
 from volumetric.graph.state_spec import StateSpec, is_sequence
 from volumetric.layers.dense import affine_params
 from volumetric.layers.emit_scope import Scope, linear, start_state
+from volumetric.layers.layer_fields import positional
 from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
@@ -68,8 +69,8 @@ class XLAttention(LayerSpec):
     contextual: ClassVar[bool] = True
     takes_resets: ClassVar[bool] = True
 
-    embed_dim: int
-    num_heads: int = 4
+    embed_dim: int = positional()
+    num_heads: int = positional(default=4)
     head_dim: int | None = None
     memory: int = 128
     bias: bool = True

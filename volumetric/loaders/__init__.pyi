@@ -7,6 +7,7 @@ from .generation_config import GenerationDefaults as GenerationDefaults
 from .loaded_model import LoadedModel as LoadedModel
 from .loaded_model import open_model as open_model
 from .native_checkpoint import save_native as save_native
+from .onnx_export.save_onnx import save_onnx as save_onnx
 from .onnx_import.network_onnx import onnx_network as onnx_network
 from .onnx_import.run_onnx import OnnxModel as OnnxModel
 from .onnx_import.run_onnx import load_onnx as load_onnx

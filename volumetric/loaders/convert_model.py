@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Format = Literal["native", "hf", "gguf", "loom"]
-FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf", "loom")
-_ENDINGS: Final[dict[Format, str]] = {"gguf": ".gguf", "loom": ".json"}
+Format = Literal["native", "hf", "gguf", "loom", "onnx"]
+FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf", "loom", "onnx")
+_ENDINGS: Final[dict[Format, str]] = {"gguf": ".gguf", "loom": ".json", "onnx": ".onnx"}
 """Formats with a single file, and its required suffix; the others are directories."""
 _FOREIGN: Final[dict[str, tuple[str, ...]]] = {
-    "ONNX": (".onnx", ".ort"),
+    "onnxruntime's own format": (".ort",),
     "PyTorch's pickles": (".pt", ".pth", ".pte", ".ptl", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib", ".torchscript"),
     "Keras' and TensorFlow's files": (".h5", ".hdf5", ".keras", ".pb", ".tflite", ".savedmodel"),
     "JAX's files": (".msgpack", ".orbax", ".stablehlo"),
@@ -55,6 +55,7 @@ def convert_model(
     lora: Lora = (),
     context: int | None = None,
     allow_differences: bool = False,
+    rows: int | None = None,
     offline: bool = False,
 ) -> LoadedModel:
     """Read a model from any source and write it to `target`.
@@ -62,9 +63,9 @@ def convert_model(
     Parameters
     ----------
     source : as for `open_model`
-    target : a directory, or a file that ends in ``.gguf`` or ``.json``
-    format : ``"native"``, ``"hf"``, ``"gguf"`` or ``"loom"`` (JSON of the Go engine); None: by the suffix of `target`,
-        ``.gguf`` or ``.json``, else native
+    target : a directory, or a file that ends in ``.gguf``, ``.onnx`` or ``.json``
+    format : ``"native"``, ``"hf"``, ``"gguf"``, ``"onnx"`` or ``"loom"`` (JSON of the Go engine); None: by the suffix
+        of `target`, ``.gguf``, ``.onnx`` or ``.json``, else native
     dtype : numeric type of the result; None keeps the stored types
     bits : instead of `dtype`: maximum bits per weight of the result, including scales. The types of matrices are chosen
         to minimise the damage to predictions for `calibrate`, see `volumetric.loaders.calibration.bit_budget`; the
@@ -78,6 +79,7 @@ def convert_model(
     context : context length of the result, at most the model's. Windows of at least this length have no effect and are
         left out of a GGUF file
     allow_differences : whether to write a GGUF file even if llama.cpp is known to compute different results from it
+    rows : number of rows that an ONNX file takes; None: any number
 
     Returns
     -------
@@ -107,7 +109,7 @@ def convert_model(
         model = convert_weights(model, dtype, bits=bits, named=tensor_types, text=calibrate, gguf=chosen == "gguf")
     if context is not None:
         model = within_context(model, context, chosen)
-    save_model(target, model, chosen, allow_differences=allow_differences)
+    save_model(target, model, chosen, allow_differences=allow_differences, rows=rows)
     return model
 
 
@@ -192,7 +194,7 @@ def format_of(target: str | Path, requested_format: Format | None = None, defaul
     if foreign is not None:
         raise UnsupportedError(
             f"{target}: {foreign} cannot be written",
-            hint="use native or hf (directories without this suffix), gguf (.gguf) or loom (.json)",
+            hint="use native or hf (directories without this suffix), gguf (.gguf), onnx (.onnx) or loom (.json)",
         )
     chosen = requested_format or next((name for name, own in _ENDINGS.items() if own == ending), default)
     if chosen not in FORMATS:
@@ -226,19 +228,26 @@ def check_target(target: str | Path, *sources: str | os.PathLike[str]) -> None:
 
 
 def save_model(
-    target: str | Path, model: LoadedModel, to: Format = "native", *, allow_differences: bool = False
+    target: str | Path,
+    model: LoadedModel,
+    to: Format = "native",
+    *,
+    allow_differences: bool = False,
+    rows: int | None = None,
 ) -> None:
     """Write an open model; parameters and errors as for `convert_model`.
 
-    The standardisation of inputs is written into the weights, except for format native, see `fold_inputs`. A format
-    that cannot store names of classes leaves them out, with a warning.
+    The standardisation of inputs is written into the weights, see `fold_inputs`, except for formats native and onnx. A
+    format that cannot store names of classes leaves them out, with a warning.
     """
     if model.clocked is not None and to != "native":
         raise UnsupportedError(
             f"{model.name} runs tick by tick, which the format {to} cannot store", hint="use format native"
         )
     format_of(target, to)
-    if to != "native":
+    if rows is not None and to != "onnx":
+        raise UnsupportedError(f"the format {to} takes any number of rows", hint="leave rows out, or use format onnx")
+    if to not in ("native", "onnx"):
         model = fold_inputs(model)
     if model.head is not None and to not in ("hf", "native"):
         raise UnsupportedError(
@@ -253,6 +262,10 @@ def save_model(
         if model.classes:
             logger.warning("%s: the file cannot store the names of the %d classes", target, len(model.classes))
         save_loom(target, model.network, model.params)
+    elif to == "onnx":
+        from volumetric.loaders.onnx_export.save_onnx import save_onnx
+
+        save_onnx(target, model.network, model.params, rows=rows, inputs=model.inputs, classes=model.classes)
     else:
         facts = NativeFacts(
             context_length=model.context_length,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 from numbers import Integral, Real
-from typing import Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from volumetric.base._typing import Shape
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", re.ASCII)
@@ -30,6 +33,11 @@ class Coord:
     x: int = 0
     slot: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse text and tuples, which `of` takes."""
+        if self.z.__class__ is not int and not isinstance(self.z, Integral):
+            raise SpecError(f"Coord takes numbers, got {self.z!r:.60}", hint=f"write Coord.of({self.z!r:.60})")
+
     @classmethod
     def parse(cls, text: str) -> Coord:
         """Parse ``"z.y.x.slot"``; raise `SpecError` for anything else."""
@@ -40,7 +48,7 @@ class Coord:
 
     @classmethod
     def of(cls, value: object) -> Coord:
-        """Return a coordinate from a coordinate, its text, or a tuple of one to four numbers, depth first.
+        """Return a coordinate from a coordinate, its text, a tuple of one to four numbers, depth first, or a depth.
 
         Raises
         ------
@@ -50,6 +58,8 @@ class Coord:
             return value
         if isinstance(value, str):
             return cls.parse(value)
+        if isinstance(value, Integral):
+            value = (value,)
         parts = (
             tuple(map(_as_whole_number, value))
             if isinstance(value, (tuple, list)) and 1 <= len(value) <= 4
@@ -65,12 +75,23 @@ class Coord:
         return f"{self.z}.{self.y}.{self.x}.{self.slot}"
 
 
+CoordLike: TypeAlias = Coord | str | int | tuple[int, ...]
+"""What `Coord.of` takes."""
+
+
 def _as_whole_number(value: object) -> int | None:
     """Return a whole number, of Python or NumPy, as an int; None for other values."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         return None
     whole = int(value)
     return whole if whole >= 0 else None
+
+
+_STEPS = [(z, y, x) for z, y, x in product((-1, 0, 1), repeat=3) if z or y or x]
+AROUND: Final[Mapping[int, tuple[tuple[int, int, int], ...]]] = MappingProxyType(
+    {most: tuple(step for step in _STEPS if sum(map(abs, step)) <= axes) for most, axes in ((6, 1), (18, 2), (26, 3))}
+)
+"""Number of neighbours of a cell → the steps to them, in reading order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +108,10 @@ class Grid:
         for name in ("depth", "rows", "cols", "slots"):
             size = getattr(self, name)
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise SpecError(f"grid: {name} must be a whole number above 0, got {size!r}")
+                raise SpecError(
+                    f"grid: {name} must be a whole number above 0, got {size!r}",
+                    hint="pass the sides one by one: Grid(4, 4, 4)" if isinstance(size, tuple | list) else None,
+                )
         if self.depth * self.rows * self.cols * self.slots > sys.maxsize:
             raise SpecError("grid: too many slots")
 
@@ -126,23 +150,27 @@ class Grid:
         z, y = divmod(plane, self.rows)
         return Coord(z, y, x, slot)
 
-    def neighbours(self, coord: Coord) -> Iterator[Coord]:
-        """Yield the same slot of the (up to six) cells that share a face with the cell of `coord`, in reading order."""
+    def neighbours(self, coord: Coord, most: Literal[6, 18, 26] = 6) -> Iterator[Coord]:
+        """Yield the same slot of the cells around the cell of `coord`, in reading order.
+
+        Those are the cells that share a face with it (6); or also an edge (18); or also a corner (26).
+        """
         self.index(coord)
-        for dz, dy, dx in ((-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 1), (0, 1, 0), (1, 0, 0)):
+        for dz, dy, dx in AROUND[most]:
             near = Coord(coord.z + dz, coord.y + dy, coord.x + dx, coord.slot)
             if near in self:
                 yield near
 
 
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """A connection in addition to the chain.
 
     Attributes
     ----------
+    source, target : coordinates, also by position: ``Link((0, 0, 0, 1), "2.0.0.0")``
     kind : ``"activation"``: the target reads the source's output; ``"shared"``: the target uses the source's weights
-    source, target : coordinates
     combine : for activations, ``"replace"`` the chain's value as input, or ``"add"`` to it. Several are summed.
     delay : for activations: reads the source's output this many rows of the sequence earlier, zeros before the start of
         a sequence. With 0, the same row, the source must come earlier in reading order; with 1 or more the source may
@@ -151,13 +179,27 @@ class Link:
         of the target, by the same names
     """
 
-    kind: Literal["activation", "shared"]
-    source: Coord
-    target: Coord
+    kind: Literal["activation", "shared"] = "activation"
+    source: Coord = field(kw_only=False)
+    target: Coord = field(kw_only=False)
     combine: Literal["replace", "add"] = "replace"
     param: str | None = None
     source_param: str | None = None
     delay: int = 0
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            source: CoordLike,
+            target: CoordLike,
+            *,
+            kind: Literal["activation", "shared"] = ...,
+            combine: Literal["replace", "add"] = ...,
+            param: str | None = ...,
+            source_param: str | None = ...,
+            delay: int = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         """Check that the fields are consistent."""
@@ -177,6 +219,7 @@ class Link:
             raise SpecError(f"shared link {self.source} → {self.target}: shared weights cannot have a delay")
 
 
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
     """An additional input of a network, read by one layer.
@@ -190,11 +233,23 @@ class Port:
     default : value of all elements if a call omits the input; None: the input is required
     """
 
-    coord: Coord
+    coord: Coord = field(kw_only=False)
     shape: Shape = ()
     dtype: Literal["int32", "float32"] = "float32"
     combine: Literal["replace", "add"] = "replace"
     default: float | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            coord: CoordLike,
+            *,
+            shape: Sequence[int] | int = ...,
+            dtype: Literal["int32", "float32"] = ...,
+            combine: Literal["replace", "add"] = ...,
+            default: float | None = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -203,6 +258,8 @@ class Port:
             raise SpecError(f"unknown dtype {self.dtype!r} of an input", hint='one of "int32" (ids), "float32"')
         if self.combine not in ("replace", "add"):
             raise SpecError(f"unknown combine {self.combine!r} of an input", hint='one of "replace", "add"')
+        if isinstance(self.shape, int):
+            object.__setattr__(self, "shape", (self.shape,))
         if any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in self.shape):
             raise SpecError(f"an input's rows cannot have the shape {list(self.shape)}", hint="sizes are 1 or more")
         object.__setattr__(self, "shape", tuple(self.shape))

@@ -12,11 +12,18 @@ import numpy as np
 
 from volumetric.base._typing import ROWS, Shape
 from volumetric.base.call_errors import explain_call_errors
-from volumetric.base.errors import ArgumentError, CheckpointError, ShapeError, SpecError, VolumetricError
+from volumetric.base.errors import (
+    ArgumentError,
+    CheckpointError,
+    ShapeError,
+    SpecError,
+    VolumetricError,
+)
 from volumetric.base.hints import format_value
 from volumetric.layers import LayerSpec, ParamSpec
 from volumetric.layers.initial_values import initial_value, is_drawn
 from volumetric.network.grid import Coord, Grid, Link, Port, check_name
+from volumetric.network.network_views import NetworkViews
 from volumetric.network.weight_store import Params, WeightStore
 from volumetric.network.wiring import Source, Wire, carries_ids, follow_shared, own_output, places_of, wire
 
@@ -29,8 +36,8 @@ INPUT, OUTPUT = "input", "output"
 
 
 @explain_call_errors
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Network(NetworkViews):
     """Layers at coordinates of a grid, run in reading order, with links in addition to the chain.
 
     Attributes
@@ -42,7 +49,7 @@ class Network:
     links : activation links and shared weights
     disabled : coordinates whose layer acts as the identity
     input_shape : shape of one row of input: ``()`` for token ids, ``(features,)`` for features
-    input_dtype : ``"int32"`` for token ids, else ``"float32"``
+    input_dtype : ``"int32"`` for token ids, else ``"float32"``; by default the one that `input_shape` suggests
     inputs : additional inputs by name; the input of the first layer is called ``"input"``
     outputs : additional outputs: name → layer whose output is returned. The output of the last layer is called
         ``"output"``, unless this mapping uses that name for another layer
@@ -52,12 +59,12 @@ class Network:
     SpecError, ShapeError : the network is invalid; the message names the coordinate and the layer
     """
 
-    layers: Mapping[Coord, LayerSpec] = field(default_factory=dict)
+    layers: Mapping[Coord, LayerSpec] = field(default_factory=dict, kw_only=False)
     grid: Grid = None  # pyright: ignore[reportAssignmentType]  (known once the layers are)
     links: tuple[Link, ...] = ()
     disabled: frozenset[Coord] = frozenset()
     input_shape: Shape = ()
-    input_dtype: Literal["int32", "float32"] = "int32"
+    input_dtype: Literal["int32", "float32"] = None  # pyright: ignore[reportAssignmentType]  (known by the shape)
     inputs: Mapping[str, Port] = field(default_factory=dict)
     outputs: Mapping[str, Coord] = field(default_factory=dict)
     wires: tuple[Wire, ...] = field(init=False, repr=False, compare=False)
@@ -72,8 +79,8 @@ class Network:
 
         def __init__(
             self,
-            *,
             layers: Mapping[Any, LayerSpec] | Sequence[LayerSpec],
+            *,
             grid: Grid = ...,
             links: Sequence[Link] = ...,
             disabled: Collection[Any] = ...,
@@ -97,6 +104,12 @@ class Network:
         object.__setattr__(self, "outputs", {name: Coord.of(coord) for name, coord in dict(self.outputs).items()})
         shape = self.input_shape
         object.__setattr__(self, "input_shape", (shape,) if isinstance(shape, int) else tuple(shape))
+        dtype: Any = self.input_dtype
+        if dtype is None:
+            dtype = "float32" if self.input_shape else "int32"
+        elif isinstance(dtype, type):
+            dtype = np.dtype(dtype).name  # np.float32
+        object.__setattr__(self, "input_dtype", dtype)
         for coord in (*ordered, *self.disabled, *(c for link in self.links for c in (link.source, link.target))):
             self.grid.index(coord)
         object.__setattr__(self, "layers", MappingProxyType(ordered))

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from volumetric.base.errors import CheckpointError, DTypeError, SpecError
 from volumetric.dtypes import DType, Packed, Scheme, parse_dtype
-from volumetric.network.grid import Coord
+from volumetric.network.grid import Coord, CoordLike
 from volumetric.network.weight_store import MorphReport, WeightDifference, WeightStore
 
 if TYPE_CHECKING:
     from volumetric.network.network import Network
 
 Form: TypeAlias = "str | DType | Scheme"
-Targets: TypeAlias = "Form | Mapping[Coord | str, Form]"
+Targets: TypeAlias = "Form | Mapping[Any, Form]"
 """One numeric type for all layers, or coordinate → type: the other layers keep theirs."""
 
 
@@ -128,8 +128,8 @@ def _schemes_by_coord(network: Network, dtype: Targets, scheme: str | None) -> d
     return schemes
 
 
-def _coordinate(network: Network, at: Coord | str) -> Coord:
-    coord = Coord.parse(at) if isinstance(at, str) else at
+def _coordinate(network: Network, at: CoordLike) -> Coord:
+    coord = Coord.of(at)
     network.grid.index(coord)
     if coord not in network.layers:
         raise SpecError(f"there is no layer at {coord}", hint=f"layers are at {_some_coords(network)}")

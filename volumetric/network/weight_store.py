@@ -7,14 +7,20 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from volumetric.base._typing import Shape
-from volumetric.base.errors import ShapeError
+from volumetric.base.errors import ImmutableError, MissingKeyError, ShapeError
+from volumetric.base.hints import suggestion
 from volumetric.base.moved_modules import renamed_members
+from volumetric.base.progress import byte_size
+from volumetric.base.text_table import TextTable
 from volumetric.dtypes import Packed, Scheme, decode, encode
+from volumetric.network.grid import Coord
 
 _PIECE = 1 << 20
 
@@ -96,9 +102,15 @@ class WeightDifference:
         )
 
 
+_SHOWN = 4
+"""Values in the ``repr`` of a weight."""
+
+
 @renamed_members(stored="packed", converted="convert", through="transformed_by", pieces="row_blocks")
-class WeightStore:
+class WeightStore(NDArrayOperatorsMixin):
     """One tensor: its stored form, which may be read from a file on demand, and optionally a float32 master.
+
+    It computes as an array of its values: ``np.abs(store)``, ``store[0]``, ``store @ x``.
 
     Parameters
     ----------
@@ -136,6 +148,71 @@ class WeightStore:
     def from_array(cls, values: NDArray[np.floating]) -> WeightStore:
         """Return a store of a float16, bfloat16, float32 or float64 array without converting it."""
         return cls.from_packed(Packed.from_array(values))
+
+    @property
+    def dtype(self) -> str:
+        """Name of the numeric type that is stored, with its scheme: ``"float32"``, ``"int4:g32"``."""
+        return str(self.scheme)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    def numpy(self) -> NDArray[np.float32]:
+        """Return the values as an array of float32; writing to it does not change the weight, `assign` does."""
+        return np.array(self.values())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the values; NumPy calls this, for example in ``np.asarray(params[key])``."""
+        if copy is False:
+            raise ValueError("a weight is decoded into a new array: it cannot be an array without a copy")
+        return self.values() if dtype is None else self.values().astype(dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Compute with the values: ``np.abs(params[key])``, ``params[key] * 2``."""
+        if any(isinstance(out, WeightStore) for out in kwargs.get("out", ())):
+            raise ImmutableError("a weight is not changed in place", hint="params[key].assign(array) sets it")
+        return getattr(ufunc, method)(*(x.values() if isinstance(x, WeightStore) else x for x in inputs), **kwargs)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return elements, as those of an array of float32."""
+        return self.values()[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a weight without axes")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return True  # it is there; the truth of its elements is that of numpy()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other  # np.array_equal compares values
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]  (arrays have none, stores do)
+        return id(self)
+
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.shape)) or "scalar"
+        return f"<{shape} {self.dtype}: {self._first_values()}>"
+
+    def _first_values(self) -> str:
+        """Return the text of the first values; reads one row of a matrix."""
+        packed = next(self.row_blocks(1)) if len(self.shape) > 1 and self._source is not None else self.packed()
+        first = decode(packed, np.float32).ravel()[:_SHOWN]
+        return ", ".join(f"{value:.4g}" for value in first) + (", …" if self.size > len(first) else "")
 
     @property
     def nbytes(self) -> int:
@@ -245,15 +322,29 @@ class WeightStore:
 
 
 class Params(Mapping[str, WeightStore]):
-    """Weights of a network: ``"z.y.x.slot/name"`` → `WeightStore`, in the network's order."""
+    """Weights of a network: ``"z.y.x.slot/name"`` → `WeightStore`, in the network's order.
+
+    A coordinate and a name are a key, too: ``params[(0, 0, 0, 1), "weight"]``.
+    """
 
     __slots__ = ("_stores",)
 
     def __init__(self, stores: Mapping[str, WeightStore]) -> None:
         self._stores = dict(stores)
 
-    def __getitem__(self, key: str) -> WeightStore:
-        return self._stores[key]
+    def __getitem__(self, key: str | tuple[object, str]) -> WeightStore:
+        try:
+            return self._stores[_key(key)]
+        except KeyError:
+            pass
+        raise MissingKeyError(f"there is no weight {key!r:.80}", hint=suggestion(key, self._stores, most=3))
+
+    def __contains__(self, key: object) -> bool:
+        return _key(key) in self._stores
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the weight of a key, or `default`."""
+        return self._stores.get(_key(key), default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stores)
@@ -261,9 +352,43 @@ class Params(Mapping[str, WeightStore]):
     def __len__(self) -> int:
         return len(self._stores)
 
+    def summary(self) -> TextTable:
+        """Return the table that ``print(params)`` shows; reads no values."""
+        rows = (
+            (key, "×".join(map(str, store.shape)) or "scalar", store.dtype, byte_size(store.nbytes))
+            for key, store in self._stores.items()
+        )
+        return TextTable(
+            title=repr(self)[1:-1],
+            columns=("weight", "shape", "dtype", "size"),
+            rows=tuple(rows),
+            right=frozenset({"size"}),
+        )
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        schemes = self.schemes()
+        dtypes = ", ".join(map(str, schemes)) or "no type"
+        return f"<Params: {len(self)} weights of {sum(schemes.values()):,} elements, {dtypes}>"
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return self.summary()._repr_html_()
+
     def schemes(self) -> dict[Scheme, int]:
         """Return scheme → number of elements stored in it, largest number first."""
         counts: dict[Scheme, int] = {}
         for store in self._stores.values():
             counts[store.scheme] = counts.get(store.scheme, 0) + int(np.prod(store.shape, dtype=np.int64))
         return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def _key(key: object) -> Any:
+    """Return the name of a weight; a pair of a coordinate and a name is joined."""
+    match key:
+        case (place, str() as name):
+            return f"{Coord.of(place)}/{name}"
+        case _:
+            return key

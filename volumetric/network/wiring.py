@@ -166,11 +166,18 @@ def own_output(
 
 def _by_weights(spec: LayerSpec) -> Shape | None:
     """Return the output shape for rows of features, with the width of the first weight that accepts it."""
+    width = width_by_weights(spec)
+    return None if width is None else spec.output_shape((ROWS, width))
+
+
+def width_by_weights(spec: LayerSpec) -> int | None:
+    """Return the features of a row that a layer reads, by the first of its weights that it accepts; None: unknown."""
     for param in spec.params():
         try:
-            return spec.output_shape((ROWS, param.shape[-1]))
+            spec.output_shape((ROWS, param.shape[-1]))
         except ShapeError:
             continue
+        return param.shape[-1]
     return None
 
 

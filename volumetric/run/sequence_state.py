@@ -17,9 +17,9 @@ from volumetric.network import INPUT
 from volumetric.run.device import Constant, RowInputs
 from volumetric.run.kv_value import KvValue, oldest_restorable
 from volumetric.run.plan import Plan
+from volumetric.run.row_dtype import as_input_dtype
 
 _LAST_ID = 2**31 - 1
-_NO_NUMBERS = "cSUOMm"
 """Kinds of NumPy dtypes without real numbers: complex numbers, text, objects, dates and times."""
 
 
@@ -226,22 +226,9 @@ def check_input(plan: Plan, x: NDArray[Any], name: str = INPUT) -> NDArray[Any]:
         )
     if x.shape[0] == 0:
         raise ShapeError(f"{who} needs at least one row of input, got none")
-    wants_ids = value.dtype == "int32"
-    if wants_ids and x.dtype.kind not in "iu":
-        hint = "ids are integers: x.astype(int)" if x.dtype.kind in "fb" else None
-        raise ShapeError(f"{who} reads {value.dtype}, got {x.dtype}", hint=hint)
-    if x.dtype.kind in _NO_NUMBERS:
-        hint = "pass real and imaginary parts as separate features" if x.dtype.kind == "c" else None
-        raise ShapeError(f"{who} reads {value.dtype}, got {x.dtype}", hint=hint)
-    if not wants_ids and x.dtype.kind in "iu":
-        converted = x.astype(value.dtype)
-        if x.size and (converted != x).any():
-            raise ShapeError(
-                f"{who} reads {value.dtype}, which cannot hold {x[converted != x].flat[0]} of {x.dtype}",
-                hint="scale the numbers, and pass them as floats",
-            )
-        return converted
-    if wants_ids and x.size and (x.min() < 0 or (x.dtype != np.int32 and x.max() > _LAST_ID)):
+    if x.dtype.kind not in ("iu" if value.dtype == "int32" else "fbV"):
+        x = as_input_dtype(x, value.dtype, who)
+    if value.dtype == "int32" and x.size and (x.min() < 0 or (x.dtype != np.int32 and x.max() > _LAST_ID)):
         raise GenerationError(f"token ids must be in 0 … {_LAST_ID}, got {int(x.min())} to {int(x.max())}")
     return np.ascontiguousarray(x, value.dtype)
 

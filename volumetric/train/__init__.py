@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+from typing import Any
+
 from volumetric.base.reporting import ConsoleReporter
 from volumetric.train.data import ArrayData, Batch, Data, StreamData, as_data, load_npz, token_windows
 from volumetric.train.divergence import DivergedError
@@ -19,7 +23,8 @@ from volumetric.train.output_losses import Losses, Tally
 from volumetric.train.schedules import SCHEDULES, Constant, Cosine, Linear, Schedule, StepDecay, WarmUp
 from volumetric.train.stream_windows import StreamWindows
 from volumetric.train.tensorboard import TensorBoardReporter
-from volumetric.train.trainer import TrainResult, train
+from volumetric.train.train_result import EpochHistory, TrainResult
+from volumetric.train.trainer import train
 from volumetric.train.training_checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.training_config import TrainConfig
 from volumetric.train.training_events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
@@ -49,6 +54,7 @@ __all__ = [
     "Data",
     "DivergedError",
     "EpochEvent",
+    "EpochHistory",
     "Evaluation",
     "Event",
     "FileReporter",
@@ -99,3 +105,17 @@ __all__ = [
     "token_windows",
     "train",
 ]
+
+
+class _CallablePackage(ModuleType):
+    """The package as a function: people write ``volumetric.train(network, x, y)`` as well as ``train.train(…)``.
+
+    Type checkers know no callable modules; for them there is ``from volumetric.train import train``.
+    """
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> TrainResult:
+        """Return the result of `train`."""
+        return train(*arguments, **keywords)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

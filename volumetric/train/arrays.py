@@ -66,6 +66,13 @@ def _numbers(value: Any, what: str) -> Array:
         raise ShapeError(
             f"{what}: rows have unequal lengths", hint="pad them, and mask the padding with weights of 0"
         ) from None
+    except (RuntimeError, TypeError) as error:  # tensors on a device, or with a gradient
+        raise ShapeError(
+            f"{what}: {type(value).__name__} cannot be read as an array: {error}",
+            hint="pass a NumPy array, as tensor.detach().cpu().numpy()",
+        ) from None
+    if array.dtype.kind == "O" and all(isinstance(one, int | float | np.number | np.bool_) for one in array.flat):
+        array = np.array(array.tolist())
     if np.can_cast(array.dtype, np.float64, "same_kind"):
         return array
     raise ShapeError(

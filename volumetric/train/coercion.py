@@ -5,6 +5,7 @@ TOML files and Python accept the same forms: ``{"kind": "adam", "lr": 0.01}`` me
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 from volumetric.base import config_tables
 from volumetric.base.errors import SpecError
 from volumetric.dtypes import DType, Scheme
+from volumetric.network.grid import Coord
 from volumetric.train.graph_loss import FORMS, GraphLoss
 from volumetric.train.import_by_name import import_function
 from volumetric.train.lora import LowRank
@@ -21,6 +23,8 @@ from volumetric.train.optim import OPTIMISERS, Optimiser
 from volumetric.train.output_losses import AnyLoss
 from volumetric.train.precision import Precision
 from volumetric.train.schedules import SCHEDULES, Schedule, WarmUp
+
+_COORDINATE: Final = re.compile(r"\d+(\.\d+){3}")
 
 
 def as_loss(value: Any, where: str = "loss", home: Path | None = None) -> AnyLoss:
@@ -104,6 +108,26 @@ def as_precision(value: Any, where: str = "dtype") -> Precision:
     return chosen
 
 
+def as_key_patterns(value: Any, where: str = "frozen") -> tuple[str, ...]:
+    """Return patterns of parameter keys; a coordinate, also as text or tuple, means all parameters of its layer."""
+    entries = value if isinstance(value, (list, set, frozenset)) else [value]
+    if isinstance(value, tuple) and not all(isinstance(part, int) for part in value):
+        entries = value
+    patterns: list[str] = []
+    for entry in [] if value == () else entries:
+        if isinstance(entry, str) and not _COORDINATE.fullmatch(entry):
+            patterns.append(entry)
+            continue
+        try:
+            patterns.append(f"{Coord.of(entry)}/*")
+        except SpecError:
+            raise SpecError(
+                f"{where}: {entry!r:.60} is no pattern of parameters",
+                hint="write a layer's coordinate, as '0.0.0.0' or (0, 0, 0, 0), or a pattern of keys, as '*/bias'",
+            ) from None
+    return tuple(patterns)
+
+
 CONVERTERS: Final[dict[str, Callable[..., Any]]] = {
     "loss": as_loss,
     "optimiser": as_optimiser,
@@ -111,6 +135,7 @@ CONVERTERS: Final[dict[str, Callable[..., Any]]] = {
     "mode": as_mode,
     "overlay": as_overlay,
     "dtype": as_precision,
+    "frozen": as_key_patterns,
 }
 """Field of `TrainConfig` → function that converts its value; other fields are plain."""
 

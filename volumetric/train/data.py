@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from volumetric.base import config_tables, rng
 from volumetric.base._typing import Array
@@ -323,12 +324,19 @@ def _further(arrays: Mapping[str, Array], prefix: str) -> dict[str, str]:
     return {name[len(prefix) + 1 :]: name for name in arrays if name.startswith(f"{prefix}.")}
 
 
-def token_windows(ids: Array, length: int, stride: int | None = None) -> tuple[Array, Array]:
+def ids_of_text(ids: ArrayLike | str | bytes) -> Array:
+    """Return ids as an array; a text becomes its UTF-8 bytes, the ids of `loaders.byte_tokenizer`."""
+    if isinstance(ids, str):
+        ids = ids.encode()
+    return np.frombuffer(ids, np.uint8) if isinstance(ids, bytes) else np.asarray(ids)
+
+
+def token_windows(ids: ArrayLike | str | bytes, length: int, stride: int | None = None) -> tuple[Array, Array]:
     """Cut a stream of token ids into inputs and the ids that follow them, both int32 ``[windows, length]``.
 
     Parameters
     ----------
-    ids : integers ``[N]``
+    ids : integers ``[N]``, or a text, whose UTF-8 bytes are the ids
     length : rows of a window
     stride : distance between window starts; None means `length`: no overlap. An incomplete last window is dropped
 
@@ -337,6 +345,7 @@ def token_windows(ids: Array, length: int, stride: int | None = None) -> tuple[A
     ShapeError
         There are fewer than ``length + 1`` ids.
     """
+    ids = ids_of_text(ids)
     if ids.ndim != 1 or len(ids) <= length:
         raise ShapeError(f"windows of {length} tokens and a next token need at least {length + 1} ids, got {ids.shape}")
     starts = np.arange(0, len(ids) - length, stride or length)

@@ -14,6 +14,7 @@ from volumetric.devices.named_devices import AnyDevice
 from volumetric.network import Network
 from volumetric.network.weight_store import Params
 from volumetric.train.data import AnyData, Batch, as_data
+from volumetric.train.fitted_samples import fitted_data
 from volumetric.train.learner import Learner, LearnerOptions
 from volumetric.train.learner_opening import bind, open_learner
 from volumetric.train.losses import BCE, CrossEntropy, Loss
@@ -74,7 +75,7 @@ def evaluate(
     ticking = isinstance(network, Clocked) or isinstance(config.mode, Systolic)
     mode = config.mode if ticking else Backprop()  # the forward pass is the same in every mode
     options = LearnerOptions(loss=config.loss, loss_weights=config.loss_weights, mode=mode, optimiser=SGD())
-    source = data_by_row(network, as_data(data))
+    source = fitted_data(network, config.losses, data_by_row(network, as_data(data)))
     chosen = device_of_run(device, network, params, config, source)
     learner = bind(open_learner(chosen), network, params, options)
     return judge(learner, config.losses, source.batches(0), classes=True)[0]

@@ -1,4 +1,4 @@
-"""Results and history of a run: reporters write its events to files or to the log."""
+"""History of a run: reporters write its events to files or to the log."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import csv
 import io
 import json
 import logging
-import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TextIO, TypeAlias
 
 from volumetric.base import reporting
-from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.reporting import event_fields
-from volumetric.network.weight_store import Params
-from volumetric.train.output_losses import Tally, Terms
 from volumetric.train.training_events import COLUMNS, EpochEvent, Event, StepEvent, TargetEvent
 
 logger = logging.getLogger(__name__)
@@ -151,43 +146,3 @@ class LogReporter:
 
     def close(self) -> None:
         """Nothing to close."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainResult:
-    """The result of training.
-
-    Attributes
-    ----------
-    params : weights after the last update
-    best : weights with the best validation loss; `params` without validation data
-    reason : why training ended: ``"epochs"``, ``"max_steps"``, ``"patience"`` or ``"interrupted"``
-    steps : number of updates, including those before a resume
-    history : one event for each epoch, including those before a resume. An epoch that `max_steps` or an interrupt ends
-        has an event of its updates so far; after a resume the event covers the whole epoch
-    overlays : trained low-rank factors by key, else empty; they are merged into `params`
-    """
-
-    params: Params
-    best: Params
-    reason: str
-    steps: int
-    history: tuple[EpochEvent, ...]
-    overlays: Mapping[str, Array] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Progress:
-    """Position of a run: epoch, next batch in it, and running values."""
-
-    epoch: int = 0
-    batch: int = 0
-    terms: dict[str, tuple[float, float]] = field(default_factory=dict)
-    best_loss: float = math.inf
-    epochs_since_best: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def tally(self) -> Tally:
-        """Sums and numbers of the losses' terms in the epoch so far."""
-        return Tally({name: Terms(*of) for name, of in self.terms.items()})

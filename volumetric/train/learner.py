@@ -36,7 +36,8 @@ class LearnerOptions:
     optimiser : the loop sets its `lr`
     clip : bound on the norm of all gradients together, or None
     dtype : schemes of the weights; the forward pass uses the rounded weights (see `volumetric.train.precision`)
-    frozen : patterns of keys, as ``"0.*"``, of parameters that are not trained
+    frozen : parameters that are not trained: patterns of keys, as ``"0.*"``; in a `TrainConfig` also coordinates of
+        layers
     decay_vectors : whether weight decay also applies to parameters of one axis: gains and biases
     overlay : low-rank overlays that are trained in place of the weights, or None
     seed : of random numbers of layers in training, as of dropout

@@ -6,6 +6,7 @@ that their quotient is the mean over all counted terms, whatever the masks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, make_dataclass
 from typing import ClassVar, Final, Literal
 
@@ -301,7 +302,29 @@ def _of_terms(name: str | None) -> None:
             LOSSES[each] = _make_loss_class(each, TERMS[each])
 
 
+_KINDS: Final = frozenset({"mae", *(cls.kind for cls in _CLASSES)})
+_SPELLINGS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("mean_squared_error", "mseloss", "mse_loss", "squared_error"), MSE.kind),
+    **dict.fromkeys(("mean_absolute_error", "l1loss", "l1_loss", "absolute_error"), L1.kind),
+    **dict.fromkeys(
+        ("crossentropy", "cross_entropy_loss", "crossentropyloss", "ce", "softmax_cross_entropy"), CrossEntropy.kind
+    ),
+    **dict.fromkeys(("categorical_crossentropy", "sparse_categorical_crossentropy"), CrossEntropy.kind),
+    **dict.fromkeys(("bcewithlogitsloss", "bce_with_logits", "bce_with_logits_loss"), BCE.kind),
+    **dict.fromkeys(("sigmoid_binary_cross_entropy", "binary_cross_entropy_with_logits"), BCE.kind),
+    **dict.fromkeys(("huberloss", "huber_loss"), Huber.kind),
+}
+"""Name in torch, Keras or optax → name here, of losses that are the same."""
+
+
+def _loss_name(name: str) -> str:
+    """Return the name here of a loss."""
+    plain = name.lower().replace("-", "_").replace(" ", "_") if isinstance(name, str) else name
+    return _SPELLINGS.get(plain, plain if plain in _KINDS else name)
+
+
 LOSSES: Final[Registry[type[Loss]]] = Registry(
-    _of_terms, group=TERMS.group, own={"mae": L1, **{cls.kind: cls for cls in _CLASSES}}
+    _of_terms, group=TERMS.group, own={"mae": L1, **{cls.kind: cls for cls in _CLASSES}}, spelled=_loss_name
 )
-"""Name → loss; the mean absolute error has two names. Terms without a class are included."""
+"""Name → loss; the mean absolute error has two names. Terms without a class are included, and so are the names of
+other packages for the same losses."""

@@ -197,7 +197,15 @@ def _of_steps(name: str | None) -> None:
             OPTIMISERS[each] = _make_optimiser_class(each, STEPS[each])
 
 
+_KINDS: Final = frozenset(cls.kind for cls in _CLASSES)
+
+
+def _optimiser_name(name: str) -> str:
+    """Return the name here of an optimiser: that of torch and Keras has capitals."""
+    return name.lower() if isinstance(name, str) and name.lower() in _KINDS else name
+
+
 OPTIMISERS: Final[Registry[type[Optimiser]]] = Registry(
-    _of_steps, group=STEPS.group, own={cls.kind: cls for cls in _CLASSES}
+    _of_steps, group=STEPS.group, own={cls.kind: cls for cls in _CLASSES}, spelled=_optimiser_name
 )
-"""Name → optimiser. Steps without a class are included."""
+"""Name → optimiser, in any case. Steps without a class are included."""

@@ -11,7 +11,7 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.network import INPUT
-from volumetric.train.data import ArrayData, Batch, checksum
+from volumetric.train.data import ArrayData, Batch, checksum, ids_of_text
 
 RESETS = "resets"
 """Name of the resets among the inputs of a batch; unless an input has this name."""
@@ -26,7 +26,7 @@ class StreamWindows:
 
     Attributes
     ----------
-    ids : integers ``[N]``
+    ids : integers ``[N]``, or a text, whose UTF-8 bytes are the ids
     length : rows of a window
     batch : streams
     separator : id that ends a document; None: a single document. The mask excludes the first token of a document from
@@ -38,7 +38,7 @@ class StreamWindows:
     SpecError : a number is below 1
     """
 
-    ids: Array
+    ids: Any
     length: int = 128
     batch: int = 16
     separator: int | None = None
@@ -49,7 +49,8 @@ class StreamWindows:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise SpecError(f"windows: {name} must be an integer above 0, got {value!r}")
-        ids = np.asarray(self.ids)
+        ids = ids_of_text(self.ids)
+        object.__setattr__(self, "ids", ids)
         if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
             raise ShapeError(f"windows: ids must be integers [N], got {ids.dtype} {list(ids.shape)}")
         if self.windows < 1:

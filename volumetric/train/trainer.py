@@ -1,46 +1,137 @@
-"""The training loop: epochs, reports, validation, early stopping, checkpoints."""
+"""Training: the call, its arguments, and the setup of a run."""
 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, TypeAlias, Unpack, overload
+
+from numpy.typing import ArrayLike
 
 from volumetric.base.call_errors import explain_call_errors
-from volumetric.base.errors import CheckpointError, SpecError, UnsupportedError
-from volumetric.base.reporting import AnyReporter, Reporter, call_each, reporters_of
+from volumetric.base.errors import SpecError, UnsupportedError
+from volumetric.base.keyword_synonyms import accept_synonyms
+from volumetric.base.progress_line import progress_lines
+from volumetric.base.reporting import AnyReporter, call_each, reporters_of
 from volumetric.clocked import Clocked
 from volumetric.devices.named_devices import AnyDevice
-from volumetric.network import OUTPUT, Network
+from volumetric.network import Network
 from volumetric.network.weight_store import Params
 from volumetric.observe import Observer
-from volumetric.train.data import AnyData, ArrayData, Batch, Data, SplitData, as_data, in_groups
-from volumetric.train.divergence import DivergedError, odd_entry
-from volumetric.train.evaluation import Evaluation, judge
-from volumetric.train.history import Progress, TrainResult
-from volumetric.train.latency import warn_of_latency
-from volumetric.train.learner import Learner, OpenLearner, StepReport, Watchable, WindowedLearner
+from volumetric.train.data import AnyData, ArrayData, Data, as_data
+from volumetric.train.fitted_samples import fitted_data
+from volumetric.train.learner import Learner, OpenLearner, Watchable
 from volumetric.train.learner_opening import bind, open_learner
-from volumetric.train.lora import trained_keys
-from volumetric.train.notices import warn_of_dead_outputs, warn_of_ends, warn_of_standstill
+from volumetric.train.notices import warn_of_dead_outputs, warn_of_ends
 from volumetric.train.port_rows import data_by_row
-from volumetric.train.precision import Precision, master_of, trained_store
+from volumetric.train.precision import Precision
 from volumetric.train.small_runs import device_of_run
-from volumetric.train.training_checkpoint import Checkpoint, CheckpointStore, check_run, describe_run, read_checkpoint
-from volumetric.train.training_config import TrainConfig, check_arguments
-from volumetric.train.training_events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
+from volumetric.train.train_arguments import train_arguments
+from volumetric.train.train_result import TrainResult
+from volumetric.train.train_settings import ANSWERS, TrainSettings, config_of
+from volumetric.train.training_checkpoint import CheckpointStore
+from volumetric.train.training_config import TrainConfig
+from volumetric.train.training_events import EpochLine, Event
+from volumetric.train.training_loop import TrainingLoop
+
+Samples: TypeAlias = "ArrayLike | Mapping[str, ArrayLike]"
+"""Entries of samples, first axis samples; or by name."""
 
 
-@explain_call_errors
+@overload
 def train(
     network: Network | Clocked,
-    params: Params,
+    x: Params,
+    y: AnyData,
+    config: TrainConfig | None = ...,
+    *,
+    validation: AnyData | float | None = ...,
+    reporters: Sequence[AnyReporter[Event]] = ...,
+    checkpoints: str | Path | None = ...,
+    resume: bool = ...,
+    device: AnyDevice = ...,
+    dtype: Precision = ...,
+    learner: OpenLearner | None = ...,
+    observers: Sequence[Observer] = ...,
+    stop: Callable[[], bool] | None = ...,
+    metric: Callable[[Params], float] | None = ...,
+    progress: bool | None = ...,
+    **settings: Unpack[TrainSettings],
+) -> TrainResult: ...
+@overload
+def train(
+    network: Network | Clocked,
+    x: Samples,
+    y: Samples,
+    config: TrainConfig | None = ...,
+    *,
+    params: Params | None = ...,
+    mask: Samples | None = ...,
+    validation: AnyData | float | None = ...,
+    reporters: Sequence[AnyReporter[Event]] = ...,
+    checkpoints: str | Path | None = ...,
+    resume: bool = ...,
+    device: AnyDevice = ...,
+    dtype: Precision = ...,
+    learner: OpenLearner | None = ...,
+    observers: Sequence[Observer] = ...,
+    stop: Callable[[], bool] | None = ...,
+    metric: Callable[[Params], float] | None = ...,
+    progress: bool | None = ...,
+    **settings: Unpack[TrainSettings],
+) -> TrainResult: ...
+@overload
+def train(
+    network: Network | Clocked,
+    x: AnyData,
+    y: TrainConfig | None = ...,
+    *,
+    params: Params | None = ...,
+    validation: AnyData | float | None = ...,
+    reporters: Sequence[AnyReporter[Event]] = ...,
+    checkpoints: str | Path | None = ...,
+    resume: bool = ...,
+    device: AnyDevice = ...,
+    dtype: Precision = ...,
+    learner: OpenLearner | None = ...,
+    observers: Sequence[Observer] = ...,
+    stop: Callable[[], bool] | None = ...,
+    metric: Callable[[Params], float] | None = ...,
+    progress: bool | None = ...,
+    **settings: Unpack[TrainSettings],
+) -> TrainResult: ...
+@overload
+def train(
+    network: Network | Clocked,
+    *,
     data: AnyData,
+    params: Params | None = ...,
+    config: TrainConfig | None = ...,
+    validation: AnyData | float | None = ...,
+    reporters: Sequence[AnyReporter[Event]] = ...,
+    checkpoints: str | Path | None = ...,
+    resume: bool = ...,
+    device: AnyDevice = ...,
+    dtype: Precision = ...,
+    learner: OpenLearner | None = ...,
+    observers: Sequence[Observer] = ...,
+    stop: Callable[[], bool] | None = ...,
+    metric: Callable[[Params], float] | None = ...,
+    progress: bool | None = ...,
+    **settings: Unpack[TrainSettings],
+) -> TrainResult: ...
+@accept_synonyms(ANSWERS, TrainSettings.__annotations__)
+@explain_call_errors
+def train(
+    network: Any,
+    x: Any = None,
+    y: Any = None,
     config: TrainConfig | None = None,
     *,
+    params: Any = None,
+    data: Any = None,
+    mask: Any = None,
     validation: AnyData | float | None = None,
     reporters: Sequence[AnyReporter[Event]] = (),
     checkpoints: str | Path | None = None,
@@ -51,16 +142,27 @@ def train(
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] | None = None,
     metric: Callable[[Params], float] | None = None,
+    progress: bool | None = None,
+    **settings: Any,
 ) -> TrainResult:
-    """Train `params` of `network` on `data`. The arguments are not modified; the result has new weights.
+    """Train a network on samples. The arguments are not modified; the result has new weights.
+
+    ``train(network, x, y, epochs=300, lr=0.05, loss="mse")`` draws weights and trains them. ``train(network, params,
+    data, config)`` continues from weights. Both take every setting by name.
 
     Parameters
     ----------
     network : a network; or a clocked network with the weights of its network, with ``mode=Systolic(…)``: samples are
         sequences, and an update covers a window of ticks
-    data : batches, (inputs, targets[, mask]), a problem, the path of an ``.npz`` file, or a function from epoch to
-        batches; for several inputs or outputs pass mappings by name (see `Batch`)
+    x, y : inputs and targets, one entry for each sample: arrays of any numeric type, lists, or anything that NumPy
+        converts; for several inputs or outputs mappings by name (see `Batch`). Targets of one output may be
+        ``[samples]``, class ids ``[samples]`` or ``[samples, 1]``; ids may be floats. They are shuffled and drawn by
+        the seed of the settings
     config : settings; the defaults are AdamW on a mean squared error for one epoch
+    params : weights to start from; None: `initialise` draws them by the seed of the settings
+    data : in place of `x` and `y`: batches, (inputs, targets[, mask]), a problem, the path of an ``.npz`` file, or a
+        function from epoch to batches
+    mask : weights of the terms of the loss, for `x` and `y`; see `Batch`
     validation : other data, or the fraction of `data` to hold out
     reporters : receive every event: functions, as `print`, or objects (see `base.reporting.Reporter`)
     checkpoints : directory for checkpoints, or None
@@ -74,6 +176,11 @@ def train(
         ``start(step)`` receives the number of updates at the start of the run
     stop : called after every update; true ends the run, with a checkpoint if `checkpoints` is set
     metric : function of the weights, called after every epoch for the history
+    progress : show a line with epoch and loss on stderr; None: on a terminal or in a notebook, if there are no
+        `reporters`
+    **settings : every field of `TrainConfig` and of `TrainSettings`, in place of that of `config`: ``epochs``,
+        ``loss``, ``optimiser``, ``lr``, ``batch_size``, …. Names of other packages that mean the same are accepted,
+        as ``optimizer`` and ``learning_rate``. A schedule ``"cosine"`` or ``"linear"`` lasts for the whole run
 
     Raises
     ------
@@ -83,20 +190,30 @@ def train(
         `resume` finds a checkpoint of another run, or not resuming would overwrite one.
     ShapeError, SpecError
         Data, network and settings do not match.
+    ArgumentError
+        The call has arguments that `train` does not take; the hint says what to write.
     UnsupportedError
         The learner does not support an option, such as observers.
 
     Examples
     --------
+    >>> result = train(network, x, y, epochs=300, lr=0.05, loss="mse", optimiser="adam")  # doctest: +SKIP
+    >>> result.save("model")  # doctest: +SKIP
     >>> config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(lr=3e-4), clip=1.0, epochs=3)  # doctest: +SKIP
     >>> result = train(network, initialise(network), (x, y), config, validation=0.1, device="gpu")  # doctest: +SKIP
     """
-    check_arguments(network, params, config)
-    config = config or TrainConfig()
+    arguments = train_arguments(network, x, y, config, params=params, data=data, mask=mask, settings=settings)
+    network, params = arguments.network, arguments.params
+    source = data_by_row(network, arguments.data)
+    batches = source.batches_per_epoch if isinstance(source, ArrayData) else 0
+    config = config_of(arguments.config, settings, batches)
     if dtype is not None:
         config = dataclasses.replace(config, dtype=dtype)
+    config.losses.check(network.network if isinstance(network, Clocked) else network)
     all_reporters = reporters_of(reporters)
-    source = data_by_row(network, as_data(data))
+    lines = progress_lines(progress, EpochLine(config.epochs), others=bool(all_reporters), call="train")
+    all_reporters += reporters_of(lines)
+    source = fitted_data(network, config.losses, source)
     whole: dict[str, Data] = {"": source}
     validation_data: Data | None = None
     if isinstance(validation, (int, float)):
@@ -104,7 +221,7 @@ def train(
             raise SpecError("validation: only arrays can be split by a fraction", hint="pass separate validation data")
         source, validation_data = source.split(validation)
     elif validation is not None:
-        validation_data = data_by_row(network, as_data(validation))
+        validation_data = fitted_data(network, config.losses, data_by_row(network, as_data(validation)))
         whole["validation "] = validation_data
     if config.patience is not None and validation_data is None:
         raise SpecError("patience needs validation data", hint="pass validation=0.1 to hold out a tenth")
@@ -119,7 +236,7 @@ def train(
     warn_of_dead_outputs(network)
     if observers:
         _watch(opened, observers)
-    run = _TrainingRun(
+    run = TrainingLoop(
         network=network,
         initial_params=params,
         config=config,
@@ -131,6 +248,7 @@ def train(
         learner=opened,
         stop=stop or (lambda: False),
         metric=metric,
+        device="auto" if learner is not None else chosen,
     )
     try:
         run.begin(resume=resume)
@@ -148,235 +266,3 @@ def _watch(learner: Learner, observers: Sequence[Observer]) -> None:
             f"{type(learner).__name__} does not support observers", hint="train on the reference device"
         )
     learner.watch(observers)
-
-
-@dataclass(slots=True, kw_only=True)
-class _TrainingRun:
-    """One call of `train`."""
-
-    network: Network | Clocked
-    initial_params: Params
-    config: TrainConfig
-    data: Data
-    validation: Data | None
-    given_data: Mapping[str, ArrayData]
-    reporters: Sequence[Reporter[Event]]
-    store: CheckpointStore | None
-    learner: Learner
-    stop: Callable[[], bool]
-    metric: Callable[[Params], float] | None
-    step: int = 0
-    begun: bool = False
-    steepest: float = 0.0
-    progress: Progress = field(default_factory=Progress)
-    best: Params | None = None
-    description: dict[str, Any] = field(default_factory=dict)
-    saved: tuple[int, int, int] | None = None
-
-    def __post_init__(self) -> None:
-        """Describe the run, if checkpoints are written."""
-        if self.store is not None:
-            self.description = describe_run(self.network, self.initial_params, self.config, self.data, self.validation)
-
-    def begin(self, *, resume: bool) -> None:
-        """Continue from the newest checkpoint, if requested, and start the reporters."""
-        newest = None if self.store is None else self.store.latest()
-        if self.store is not None and newest is not None:
-            if not resume:
-                raise CheckpointError(
-                    f"{self.store.directory} has checkpoints of an earlier run",
-                    hint="resume that run, or choose another directory",
-                )
-            self._continue(newest)
-        if self.store is not None:
-            self.store.sweep()
-        call_each(self.reporters, lambda reporter: reporter.start(self.step, self.progress.epoch))
-
-    def go(self) -> TrainResult:
-        """Train until there is a reason to stop."""
-        reason = self._reason()
-        while reason is None:
-            reason = self._epoch()
-        self._save()
-        history = [EpochEvent(**fields) for fields in self.progress.history]
-        last = self._broken_off(reason)
-        self._report(StopEvent(step=self.step, epoch=self.progress.epoch, reason=reason))
-        params = self.learner.params()
-        overlays = self.learner.state.masters if self.config.overlay is not None else {}
-        return TrainResult(
-            params=params,
-            overlays=overlays,
-            best=params if self.best is None else self.best,
-            reason=reason,
-            steps=self.step,
-            history=tuple(history if last is None else [*history, last]),
-        )
-
-    @property
-    def _training(self) -> Data:
-        """Yield the batches of updates; for a clocked network, windows of its sequences."""
-        if isinstance(self.network, Clocked) and isinstance(self.learner, WindowedLearner):
-            return SplitData(self.data, self.learner.windows)
-        return self.data
-
-    def _epoch(self) -> str | None:
-        """Train to the end of the epoch, or to `max_steps`; return the reason to stop, if any."""
-        progress, config = self.progress, self.config
-        for batches in in_groups(self._training.batches(progress.epoch, progress.batch), config.accumulate):
-            if self._out_of_steps():
-                return "max_steps"  # in the middle of an epoch: a resume with more steps completes it
-            self._update(batches)
-            if config.checkpoint_every is not None and self.step % config.checkpoint_every == 0:
-                self._save()
-            if self.stop():
-                return "interrupted"
-        self._end_epoch()
-        self._save()
-        return self._reason()
-
-    def _update(self, batches: list[Batch]) -> None:
-        config, progress = self.config, self.progress
-        began = time.perf_counter()
-        rate = config.optimiser.lr * config.schedule(self.step)
-        report = self.learner.step(batches, rate=rate)
-        if report.fault is not None:
-            self._diverged(report.fault, self.step + 1, batches)
-        if not self.begun:
-            warn_of_latency(self.network, config.mode, batches)
-        self.begun = True
-        self.steepest = max(self.steepest, report.gradient_norm)
-        self.step += 1
-        progress.batch += len(batches)
-        both = progress.tally + report.tally
-        progress.terms = {name: (of.total, of.count) for name, of in both.terms.items()}
-        self._report(self._step_event(report, rate, time.perf_counter() - began))
-        if report.layers:
-            self._report(TargetEvent(step=self.step, epoch=progress.epoch, layers=report.layers))
-
-    def _step_event(self, report: StepReport, rate: float, seconds: float) -> StepEvent:
-        return StepEvent(
-            step=self.step,
-            epoch=self.progress.epoch,
-            loss=self.config.losses.value(report.tally),
-            rate=rate,
-            gradient_norm=report.gradient_norm,
-            clipped=report.clipped,
-            seconds=seconds,
-            losses=self.config.losses.each(report.tally),
-        )
-
-    def _end_epoch(self) -> None:
-        progress, event = self.progress, self._epoch_event(judging=True)
-        if event.improved and event.validation_loss is not None:
-            progress.best_loss, progress.epochs_since_best = event.validation_loss, 0
-            self.best = self.learner.params()
-        elif event.validation_loss is not None:
-            progress.epochs_since_best += 1
-        progress.history.append(dataclasses.asdict(event))
-        progress.epoch, progress.batch, progress.terms = progress.epoch + 1, 0, {}
-        self._report(event)
-
-    def _broken_off(self, reason: str) -> EpochEvent | None:
-        """Return the event of an incomplete epoch, only for the result: a resumed run completes the epoch."""
-        if not self.progress.batch:
-            return None
-        event = self._epoch_event(judging=reason == "max_steps")
-        if event.improved:
-            self.best = self.learner.params()
-        return event
-
-    def _epoch_event(self, *, judging: bool) -> EpochEvent:
-        """Return the event of the epoch so far."""
-        progress = self.progress
-        tally, losses = progress.tally, self.config.losses
-        if not (self.steepest or progress.epoch) and losses.value(tally):
-            warn_of_standstill(losses.value(tally))
-        judged = self._judge() if judging else None
-        validation = None if judged is None or self.validation is None else judged.loss
-        return EpochEvent(
-            step=self.step,
-            epoch=progress.epoch,
-            loss=losses.value(tally),
-            validation_loss=validation,
-            improved=validation is not None and validation < progress.best_loss - self.config.min_delta,
-            metric=None if self.metric is None else self.metric(self.learner.params()),
-            accuracy=None if judged is None else judged.accuracy,
-            losses=losses.each(tally),
-            validation_losses={} if judged is None or self.validation is None else judged.losses,
-            accuracies={} if judged is None else judged.accuracies,
-        )
-
-    def _judge(self) -> Evaluation | None:
-        """Evaluate the held-out samples or, without them and if accuracy is set, all samples."""
-        validation, classes = self.validation, bool(self.config.accuracy)
-        if validation is None and not classes:
-            return None
-        batches = self.data.batches(self.progress.epoch) if validation is None else validation.batches(0)
-        evaluation, odd = judge(self.learner, self.config.losses, batches, classes=classes)
-        if odd is not None:
-            self._diverged(f"in validation, {evaluation.fault}", self.step, [odd])
-        return evaluation
-
-    def _reason(self) -> str | None:
-        """Return the reason to end training between two epochs, if any."""
-        config, progress = self.config, self.progress
-        if config.patience is not None and progress.epochs_since_best >= config.patience:
-            return "patience"
-        if progress.epoch >= config.epochs:
-            return "epochs"
-        # In the middle of an epoch only the data know whether batches are left.
-        return "max_steps" if self._out_of_steps() and progress.batch == 0 else None
-
-    def _out_of_steps(self) -> bool:
-        return self.config.max_steps is not None and self.step >= self.config.max_steps
-
-    def _diverged(self, where: str, at: int, batches: Sequence[Batch]) -> NoReturn:
-        """Stop with an error; non-finite numbers in the data are named by their index in the data passed to `train`."""
-        odd_place = next(filter(None, (odd_entry(batch, "in the batch, ") for batch in batches)), "")
-        if odd_place:
-            odd_place = next(filter(None, (odd_entry(data, of) for of, data in self.given_data.items())), odd_place)
-        self._report(StopEvent(step=at, epoch=self.progress.epoch, reason="diverged", where=odd_place or where))
-        raise DivergedError(at, where, None if self.store is None else self.store.latest(), odd_place)
-
-    def _report(self, event: Event) -> None:
-        call_each(self.reporters, lambda reporter: reporter.report(event))
-
-    def _save(self) -> None:
-        """Write a checkpoint, unless the newest one is of this update."""
-        place = (self.step, self.progress.epoch, self.progress.batch)
-        if self.store is None or self.saved == place:
-            return
-        state = self.learner.state
-        self.store.save(
-            Checkpoint(
-                learner=state,
-                best={}
-                if self.best is None
-                else {
-                    key: master_of(self.best[key])
-                    for key in (*trained_keys(state.masters), *state.buffers)
-                    if key in self.best  # additional trained arrays are not part of the network
-                },
-                progress=dataclasses.asdict(self.progress),
-                run=self.description,
-            )
-        )
-        self.saved = place
-
-    def _continue(self, path: Path) -> None:
-        checkpoint = read_checkpoint(path)
-        check_run(path, checkpoint.run, self.description)
-        try:
-            progress = dict(checkpoint.progress)
-            if "total" in progress:  # written by a version with only one loss
-                progress["terms"] = {OUTPUT: (progress.pop("total"), progress.pop("count"))}
-            self.progress = Progress(**progress)
-        except TypeError as error:
-            raise CheckpointError(f"{path}: {error}") from error
-        self.learner.restore(checkpoint.learner)
-        self.step = checkpoint.learner.updates
-        if checkpoint.best:
-            now = self.learner.params()
-            best = {key: trained_store(w, now[key].scheme) for key, w in checkpoint.best.items()}
-            self.best = Params({key: best.get(key, store) for key, store in now.items()})
-        self.saved = (self.step, self.progress.epoch, self.progress.batch)

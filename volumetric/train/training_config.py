@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from volumetric.base import config_tables
 from volumetric.base.call_errors import explain_call_errors
-from volumetric.base.errors import ArgumentError, SpecError
-from volumetric.clocked import Clocked
+from volumetric.base.errors import SpecError
 from volumetric.dtypes import DType, Scheme
-from volumetric.network import Network
+from volumetric.network.grid import CoordLike
 from volumetric.train.coercion import CONVERTERS
 from volumetric.train.learner import LearnerOptions
 from volumetric.train.lora import LowRank
@@ -82,7 +81,7 @@ class TrainConfig:
             schedule: Schedule | str | Mapping[str, Any] | Callable[[int], float] = ...,
             clip: float | None = ...,
             dtype: Precision = ...,
-            frozen: Sequence[str] = ...,
+            frozen: str | CoordLike | Sequence[str | CoordLike] = ...,
             decay_vectors: bool = ...,
             overlay: LowRank | Mapping[str, Any] | None = ...,
             seed: int = ...,
@@ -151,25 +150,3 @@ def plain(value: Any) -> Any:
     if callable(value) and hasattr(value, "__qualname__"):
         return f"{value.__module__}:{value.__qualname__}"
     return value
-
-
-def check_arguments(network: object, params: object, config: object) -> None:
-    """Raise `ArgumentError` if network, weights or configuration have the wrong type."""
-    if not isinstance(network, Network | Clocked):
-        raise ArgumentError(
-            f"train: expected a network, got {type(network).__name__}",
-            hint="call train(network, initialise(network), (x, y)) with Network(layers=[…]) or a builder",
-        )
-    if not isinstance(params, Mapping):
-        raise ArgumentError(
-            f"train: expected weights, got {type(params).__name__}",
-            hint="call train(network, initialise(network), (x, y))",
-        )
-    if isinstance(config, type) and issubclass(config, TrainConfig):
-        raise ArgumentError("train: expected a configuration, got the class", hint="create an instance: TrainConfig()")
-    if config is not None and not isinstance(config, TrainConfig):
-        samples = "pass samples as one argument: train(network, params, (x, y)); "
-        raise ArgumentError(
-            f"train: expected a configuration, got {type(config).__name__}",
-            hint=("" if isinstance(config, dict) else samples) + "pass settings as TrainConfig(epochs=3, …)",
-        )

@@ -126,6 +126,28 @@ def _parts(of: Mapping[str, float], form: str) -> str:
     return f" ({', '.join(f'{name} {value:{form}}' for name, value in of.items())})" if of else ""
 
 
+@dataclass(frozen=True, slots=True)
+class EpochLine:
+    """The progress line of a training run.
+
+    Attributes
+    ----------
+    epochs : number of epochs of the run
+    """
+
+    epochs: int
+
+    def __call__(self, event: Event) -> str | None:
+        """Return the line of an event; None for events that it does not show."""
+        if isinstance(event, StepEvent):
+            return f"epoch {event.epoch + 1}/{self.epochs}  loss {event.loss:.4g}"
+        if not isinstance(event, EpochEvent):
+            return None
+        validation = "" if event.validation_loss is None else f"  validation {event.validation_loss:.4g}"
+        right = "" if event.accuracy is None else f"  accuracy {event.accuracy:.1%}"
+        return f"epoch {event.epoch + 1}/{self.epochs}  loss {event.loss:.4g}{validation}{right}"
+
+
 Event: TypeAlias = StepEvent | TargetEvent | EpochEvent | StopEvent
 TABLE: Final = (StepEvent, EpochEvent, StopEvent)
 """Events that fit into one row of a table; other events are nested."""

@@ -11,6 +11,7 @@ from volumetric.base._typing import Array
 from volumetric.base.errors import GenerationError, ShapeError, SpecError
 from volumetric.layers import Embedding
 from volumetric.network import INPUT, Network
+from volumetric.run.row_dtype import as_input_dtype
 
 
 def check_rows(network: Network, x: Array | Mapping[str, Array] | None, batch: int) -> tuple[dict[str, Array], int]:
@@ -27,12 +28,16 @@ def check_rows(network: Network, x: Array | Mapping[str, Array] | None, batch: i
     for name, value in inputs.items():
         if name not in network.ports:
             raise _no_input(network, name)
-        want, value = network.ports[name], np.asarray(value)
+        want = network.ports[name]
+        value = as_input_dtype(value, want.dtype, f"input {name!r}")
         if value.ndim != 2 + len(want.shape) or value.shape[0] != batch or value.shape[2:] != want.shape:
             shown = ", ".join(map(str, (batch, "T", *want.shape)))
-            raise ShapeError(f"input {name!r}: expected [{shown}], got {list(value.shape)}")
-        if value.dtype.kind not in ("iu" if want.dtype == "int32" else "fbV"):  # bfloat16 has kind V
-            raise ShapeError(f"input {name!r}: expected {want.dtype}, got {value.dtype}")
+            raise ShapeError(
+                f"input {name!r}: expected [{shown}], got {list(value.shape)}",
+                hint="pass the rows of one stream as x[None]"
+                if batch == 1 and value.ndim == 1 + len(want.shape)
+                else None,
+            )
         if rows not in (None, value.shape[1]):
             raise ShapeError(f"input {name!r} has {value.shape[1]} rows, others have {rows}")
         rows = value.shape[1]

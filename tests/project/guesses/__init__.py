@@ -1,0 +1,1 @@
+"""First guesses of people who know other packages, as code that must run here."""

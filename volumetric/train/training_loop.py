@@ -1,0 +1,265 @@
+"""The training loop: epochs, reports, validation, early stopping, checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from volumetric.base.errors import CheckpointError
+from volumetric.base.reporting import Reporter, call_each
+from volumetric.clocked import Clocked
+from volumetric.devices.named_devices import AnyDevice
+from volumetric.network import OUTPUT, Network
+from volumetric.network.weight_store import Params
+from volumetric.train.data import ArrayData, Batch, Data, SplitData, in_groups
+from volumetric.train.divergence import DivergedError, odd_entry
+from volumetric.train.evaluation import Evaluation, judge
+from volumetric.train.latency import warn_of_latency
+from volumetric.train.learner import Learner, StepReport, WindowedLearner
+from volumetric.train.lora import trained_keys
+from volumetric.train.notices import warn_of_standstill
+from volumetric.train.precision import master_of, trained_store
+from volumetric.train.train_result import EpochHistory, Progress, TrainResult
+from volumetric.train.training_checkpoint import Checkpoint, CheckpointStore, check_run, describe_run, read_checkpoint
+from volumetric.train.training_config import TrainConfig
+from volumetric.train.training_events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainingLoop:
+    """One call of `train`."""
+
+    network: Network | Clocked
+    initial_params: Params
+    config: TrainConfig
+    data: Data
+    validation: Data | None
+    given_data: Mapping[str, ArrayData]
+    reporters: Sequence[Reporter[Event]]
+    store: CheckpointStore | None
+    learner: Learner
+    stop: Callable[[], bool]
+    metric: Callable[[Params], float] | None
+    device: AnyDevice = "auto"
+    step: int = 0
+    begun: bool = False
+    steepest: float = 0.0
+    progress: Progress = field(default_factory=Progress)
+    best: Params | None = None
+    description: dict[str, Any] = field(default_factory=dict)
+    saved: tuple[int, int, int] | None = None
+
+    def __post_init__(self) -> None:
+        """Describe the run, if checkpoints are written."""
+        if self.store is not None:
+            self.description = describe_run(self.network, self.initial_params, self.config, self.data, self.validation)
+
+    def begin(self, *, resume: bool) -> None:
+        """Continue from the newest checkpoint, if requested, and start the reporters."""
+        newest = None if self.store is None else self.store.latest()
+        if self.store is not None and newest is not None:
+            if not resume:
+                raise CheckpointError(
+                    f"{self.store.directory} has checkpoints of an earlier run",
+                    hint="resume that run, or choose another directory",
+                )
+            self._continue(newest)
+        if self.store is not None:
+            self.store.sweep()
+        call_each(self.reporters, lambda reporter: reporter.start(self.step, self.progress.epoch))
+
+    def go(self) -> TrainResult:
+        """Train until there is a reason to stop."""
+        began, reason = time.perf_counter(), self._reason()
+        while reason is None:
+            reason = self._epoch()
+        self._save()
+        history = [EpochEvent(**fields) for fields in self.progress.history]
+        last = self._broken_off(reason)
+        self._report(StopEvent(step=self.step, epoch=self.progress.epoch, reason=reason))
+        params = self.learner.params()
+        overlays = self.learner.state.masters if self.config.overlay is not None else {}
+        return TrainResult(
+            params=params,
+            overlays=overlays,
+            best=params if self.best is None else self.best,
+            reason=reason,
+            steps=self.step,
+            history=EpochHistory(history if last is None else [*history, last]),
+            network=self.network,
+            device=self.device,
+            seconds=time.perf_counter() - began,
+        )
+
+    @property
+    def _training(self) -> Data:
+        """Yield the batches of updates; for a clocked network, windows of its sequences."""
+        if isinstance(self.network, Clocked) and isinstance(self.learner, WindowedLearner):
+            return SplitData(self.data, self.learner.windows)
+        return self.data
+
+    def _epoch(self) -> str | None:
+        """Train to the end of the epoch, or to `max_steps`; return the reason to stop, if any."""
+        progress, config = self.progress, self.config
+        for batches in in_groups(self._training.batches(progress.epoch, progress.batch), config.accumulate):
+            if self._out_of_steps():
+                return "max_steps"  # in the middle of an epoch: a resume with more steps completes it
+            self._update(batches)
+            if config.checkpoint_every is not None and self.step % config.checkpoint_every == 0:
+                self._save()
+            if self.stop():
+                return "interrupted"
+        self._end_epoch()
+        self._save()
+        return self._reason()
+
+    def _update(self, batches: list[Batch]) -> None:
+        config, progress = self.config, self.progress
+        began = time.perf_counter()
+        rate = config.optimiser.lr * config.schedule(self.step)
+        report = self.learner.step(batches, rate=rate)
+        if report.fault is not None:
+            self._diverged(report.fault, self.step + 1, batches)
+        if not self.begun:
+            warn_of_latency(self.network, config.mode, batches)
+        self.begun = True
+        self.steepest = max(self.steepest, report.gradient_norm)
+        self.step += 1
+        progress.batch += len(batches)
+        both = progress.tally + report.tally
+        progress.terms = {name: (of.total, of.count) for name, of in both.terms.items()}
+        self._report(self._step_event(report, rate, time.perf_counter() - began))
+        if report.layers:
+            self._report(TargetEvent(step=self.step, epoch=progress.epoch, layers=report.layers))
+
+    def _step_event(self, report: StepReport, rate: float, seconds: float) -> StepEvent:
+        return StepEvent(
+            step=self.step,
+            epoch=self.progress.epoch,
+            loss=self.config.losses.value(report.tally),
+            rate=rate,
+            gradient_norm=report.gradient_norm,
+            clipped=report.clipped,
+            seconds=seconds,
+            losses=self.config.losses.each(report.tally),
+        )
+
+    def _end_epoch(self) -> None:
+        progress, event = self.progress, self._epoch_event(judging=True)
+        if event.improved and event.validation_loss is not None:
+            progress.best_loss, progress.epochs_since_best = event.validation_loss, 0
+            self.best = self.learner.params()
+        elif event.validation_loss is not None:
+            progress.epochs_since_best += 1
+        progress.history.append(dataclasses.asdict(event))
+        progress.epoch, progress.batch, progress.terms = progress.epoch + 1, 0, {}
+        self._report(event)
+
+    def _broken_off(self, reason: str) -> EpochEvent | None:
+        """Return the event of an incomplete epoch, only for the result: a resumed run completes the epoch."""
+        if not self.progress.batch:
+            return None
+        event = self._epoch_event(judging=reason == "max_steps")
+        if event.improved:
+            self.best = self.learner.params()
+        return event
+
+    def _epoch_event(self, *, judging: bool) -> EpochEvent:
+        """Return the event of the epoch so far."""
+        progress = self.progress
+        tally, losses = progress.tally, self.config.losses
+        if not (self.steepest or progress.epoch) and losses.value(tally):
+            warn_of_standstill(losses.value(tally))
+        judged = self._judge() if judging else None
+        validation = None if judged is None or self.validation is None else judged.loss
+        return EpochEvent(
+            step=self.step,
+            epoch=progress.epoch,
+            loss=losses.value(tally),
+            validation_loss=validation,
+            improved=validation is not None and validation < progress.best_loss - self.config.min_delta,
+            metric=None if self.metric is None else self.metric(self.learner.params()),
+            accuracy=None if judged is None else judged.accuracy,
+            losses=losses.each(tally),
+            validation_losses={} if judged is None or self.validation is None else judged.losses,
+            accuracies={} if judged is None else judged.accuracies,
+        )
+
+    def _judge(self) -> Evaluation | None:
+        """Evaluate the held-out samples or, without them and if accuracy is set, all samples."""
+        validation, classes = self.validation, bool(self.config.accuracy)
+        if validation is None and not classes:
+            return None
+        batches = self.data.batches(self.progress.epoch) if validation is None else validation.batches(0)
+        evaluation, odd = judge(self.learner, self.config.losses, batches, classes=classes)
+        if odd is not None:
+            self._diverged(f"in validation, {evaluation.fault}", self.step, [odd])
+        return evaluation
+
+    def _reason(self) -> str | None:
+        """Return the reason to end training between two epochs, if any."""
+        config, progress = self.config, self.progress
+        if config.patience is not None and progress.epochs_since_best >= config.patience:
+            return "patience"
+        if progress.epoch >= config.epochs:
+            return "epochs"
+        # In the middle of an epoch only the data know whether batches are left.
+        return "max_steps" if self._out_of_steps() and progress.batch == 0 else None
+
+    def _out_of_steps(self) -> bool:
+        return self.config.max_steps is not None and self.step >= self.config.max_steps
+
+    def _diverged(self, where: str, at: int, batches: Sequence[Batch]) -> NoReturn:
+        """Stop with an error; non-finite numbers in the data are named by their index in the data passed to `train`."""
+        odd_place = next(filter(None, (odd_entry(batch, "in the batch, ") for batch in batches)), "")
+        if odd_place:
+            odd_place = next(filter(None, (odd_entry(data, of) for of, data in self.given_data.items())), odd_place)
+        self._report(StopEvent(step=at, epoch=self.progress.epoch, reason="diverged", where=odd_place or where))
+        raise DivergedError(at, where, None if self.store is None else self.store.latest(), odd_place)
+
+    def _report(self, event: Event) -> None:
+        call_each(self.reporters, lambda reporter: reporter.report(event))
+
+    def _save(self) -> None:
+        """Write a checkpoint, unless the newest one is of this update."""
+        place = (self.step, self.progress.epoch, self.progress.batch)
+        if self.store is None or self.saved == place:
+            return
+        state = self.learner.state
+        self.store.save(
+            Checkpoint(
+                learner=state,
+                best={}
+                if self.best is None
+                else {
+                    key: master_of(self.best[key])
+                    for key in (*trained_keys(state.masters), *state.buffers)
+                    if key in self.best  # additional trained arrays are not part of the network
+                },
+                progress=dataclasses.asdict(self.progress),
+                run=self.description,
+            )
+        )
+        self.saved = place
+
+    def _continue(self, path: Path) -> None:
+        checkpoint = read_checkpoint(path)
+        check_run(path, checkpoint.run, self.description)
+        try:
+            progress = dict(checkpoint.progress)
+            if "total" in progress:  # written by a version with only one loss
+                progress["terms"] = {OUTPUT: (progress.pop("total"), progress.pop("count"))}
+            self.progress = Progress(**progress)
+        except TypeError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+        self.learner.restore(checkpoint.learner)
+        self.step = checkpoint.learner.updates
+        if checkpoint.best:
+            now = self.learner.params()
+            best = {key: trained_store(w, now[key].scheme) for key, w in checkpoint.best.items()}
+            self.best = Params({key: best.get(key, store) for key, store in now.items()})
+        self.saved = (self.step, self.progress.epoch, self.progress.batch)
