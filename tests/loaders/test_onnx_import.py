@@ -103,7 +103,7 @@ def test_integer_products_are_exact(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model(a), (a.astype(int) - 7) @ (b.astype(int) - 99))
 
 
-@pytest.mark.parametrize("name", ["reference", "cpu"])
+@pytest.mark.parametrize("name", ["reference", pytest.param("cpu", marks=pytest.mark.thorough)])
 def test_a_file_becomes_a_network_that_trains(name: str, tmp_path: Path) -> None:
     path = saved(image_model(), tmp_path / "image.onnx")
     network, params = onnx_network(path)
