@@ -18,6 +18,7 @@ from volumetric.loaders.onnx_import.run_onnx import OnnxModel
 
 OTHERWISE = {
     "bf16": "computed in float32, where the test rounds each step to bfloat16: one unit in the last place apart",
+    "test_dft_inverse": "zeros of the test are sums in float32 here, up to 4e-6",
     "test_resize_downsample_scales_linear_align_corners": "as onnxruntime, which takes the rounded size",
     "test_resize_downsample_scales_cubic_align_corners": "as onnxruntime, which takes the rounded size",
 }
@@ -58,8 +59,8 @@ def difference(case: Any, name: str) -> str:
         for ours, theirs in zip(results.values(), map(array_of, outputs), strict=False):
             if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
                 return f"{ours.dtype} {ours.shape} instead of {theirs.dtype} {theirs.shape}"
-            close = {"rtol": max(case.rtol, 1e-3), "atol": max(case.atol, 1e-6), "equal_nan": True}
-            if not np.allclose(ours.astype(np.float64), theirs.astype(np.float64), **close):
+            near = {"rtol": case.rtol, "atol": case.atol, "equal_nan": True}
+            if not np.allclose(ours.astype(np.float64), theirs.astype(np.float64), **near):
                 return f"{ours} instead of {theirs}"
     return ""
 
