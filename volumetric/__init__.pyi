@@ -22,6 +22,7 @@ from .base.errors import ShapeError as ShapeError
 from .base.errors import SpecError as SpecError
 from .base.errors import UnsupportedError as UnsupportedError
 from .base.errors import VolumetricError as VolumetricError
+from .base.reporting import reporter as reporter
 from .builders import cube as cube
 from .builders import sequential as sequential
 from .clocked import Clocked as Clocked
@@ -30,7 +31,10 @@ from .devices.named_devices import open_device as open_device
 from .dtypes import DType as DType
 from .dtypes import Scheme as Scheme
 from .dtypes import parse_dtype as parse_dtype
+from .dtypes import register_dtype as register_dtype
 from .evolution import evolve as evolve
+from .evolution.problems import problem as problem
+from .formula.unary_functions import activation as activation
 from .generate import Generation as Generation
 from .generate import GenerationStats as GenerationStats
 from .generate import Model as Model
@@ -39,6 +43,9 @@ from .generate import Session as Session
 from .generate import Stream as Stream
 from .generate import TokenEvent as TokenEvent
 from .generate import load as load
+from .layers import LayerSpec as LayerSpec
+from .layers import ParamSpec as ParamSpec
+from .layers import layer as layer
 from .layers.clock import Clock as Clock
 from .layers.clock import Cooldown as Cooldown
 from .layers.clock import Event as Event
@@ -46,6 +53,7 @@ from .layers.clock import Every as Every
 from .layers.clock import Inner as Inner
 from .layers.clock import MaxSilence as MaxSilence
 from .layers.clock import On as On
+from .layers.initial_values import initialiser as initialiser
 from .loaders import OnnxModel as OnnxModel
 from .loaders import load_onnx as load_onnx
 from .network import Network as Network
@@ -57,5 +65,8 @@ from .network.grid import Port as Port
 from .network.weight_store import Params as Params
 from .network.weight_store import WeightStore as WeightStore
 from .run.lower import lower as lower
+from .train.loss_function import loss as loss
+from .train.memory import memory_task as memory_task
+from .train.optimiser_function import optimiser as optimiser
 
 __version__: str

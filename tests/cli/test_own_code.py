@@ -44,7 +44,8 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 LOSSES = {
-    "types": ("def f(work, y, t):\n    return work.binary('sub', y, t) + [1]\n", "TypeError", 2),
+    "types": ("def f(work, y, t):\n    return work.binary('sub', y, t) + len(3)\n", "TypeError", 2),
+    "operand": ("def f(work, y, t):\n    return work.binary('sub', y, t) + 'a'\n", "cannot be combined with 'a'", 2),
     "key": ("def f(work, y, t):\n    return {}['size']\n", "KeyError: 'size'", 2),
     "import": ("import json\njson.loads('{')\n", "JSONDecodeError", 2),
     "arguments": ("def f(prediction):\n    return prediction\n", "takes 1 arguments", None),

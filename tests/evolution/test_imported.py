@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from volumetric.base.errors import SpecError
+from volumetric.base.import_by_name import import_function
 from volumetric.evolution.evaluate import Problem
 from volumetric.evolution.evolution_job import job_from, open_problem, open_run
-from volumetric.train.import_by_name import import_function
 
 
 @pytest.fixture

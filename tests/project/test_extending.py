@@ -38,10 +38,11 @@ def wheel_of(home: Path) -> Path:
 def written(home: Path) -> Path:
     """The files of the page, in a folder."""
     for language, text in documents_blocks("docs/extending.md"):
-        assert language == "file", text
+        assert language in ("file", "sh"), text
         path = home / text.splitlines()[0].lstrip("#/ ")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        if language == "file" and not path.exists():  # the module of the first section has many blocks, and is not used
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
     return home
 
 

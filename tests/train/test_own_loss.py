@@ -31,6 +31,11 @@ def pinball(work: GraphBuilder, y: int, t: int) -> int:
     return work.binary("max", work.affine(gap, 0.9), work.affine(gap, -0.1))
 
 
+def of_traced(work: GraphBuilder, y: Any, t: Any) -> Any:
+    """The form with a builder computes in plain arithmetic, too, also on what the builder returns."""
+    return (work.unary(y, "tanh") - 2 * t) ** 2 / (1 + abs(y))
+
+
 def of_rows(work: GraphBuilder, y: int, t: int) -> int:
     return work.reduce(squared(work, y, t), "sum", [len(work.shape(y)) - 1])
 
@@ -96,7 +101,7 @@ def test_checkpoints_know_the_function_by_name() -> None:
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (lambda work, y, t: None, SpecError, "returned None, not the id of a tensor"),
+        (lambda work, y, t: None, SpecError, "returned None, not a tensor"),
         (lambda work, y, t: work.reduce(y, "sum", [0, 1]), ShapeError, r"terms are float32 \[1, 1\]"),
         (lambda work, y, t: t, SpecError, "do not depend on the output"),
         (lambda work, y, t: work.binary("sub", y, work.constant(np.ones((7, 7)))), ShapeError, "7"),
@@ -164,6 +169,11 @@ def test_targets_of_integers_are_numbers_to_plain_arithmetic() -> None:
     assert terms.total == 5
 
 
+def test_the_two_forms_may_be_mixed() -> None:
+    want = (np.tanh(Y) - 2 * T) ** 2 / (1 + abs(Y))
+    assert GraphLoss(function=of_traced).terms(Y, T).total == pytest.approx(want.sum(), rel=1e-6)
+
+
 def raising(p: Any, t: Any) -> Any:
     raise RuntimeError("not today")
 
@@ -180,7 +190,9 @@ def raising(p: Any, t: Any) -> Any:
         (lambda p, t: max(t, p), "has no value while the graph of a loss is built", "numpy.where"),
         (lambda p, t: (p - t).sum(), "a sum over all axes", 'reduction="sum"'),
         (lambda p, t: p > t, "do not depend on the output", "comparisons"),
-        (lambda work, y, t: y - t, "not the id of a tensor", "tensor ids are not values"),
+        (lambda work, y, t: 3.0, "returned 3.0, not a tensor", "return the terms"),
+        (lambda p, t: float(p), "has no value while the graph of a loss is built", "numpy.exp"),
+        (lambda p, t: p[:2], "counts samples", "x[:, 0]"),
         (lambda p, t: None, "returned None", "return the terms"),
     ],
 )

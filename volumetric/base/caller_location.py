@@ -7,6 +7,8 @@ import traceback
 from pathlib import Path
 from typing import Final
 
+from volumetric.base.errors import VolumetricError
+
 _NOT_THEIRS: Final = (str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
 
 
@@ -16,3 +18,11 @@ def caller_location(error: BaseException) -> str | None:
         if not frame.filename.startswith(("<", *_NOT_THEIRS)):
             return f"{Path(frame.filename).name}, line {frame.lineno}"
     return None
+
+
+def with_caller_location(error: VolumetricError) -> VolumetricError:
+    """Return an error whose message ends with `caller_location`; the error itself if there is no such line."""
+    place = caller_location(error)
+    if place is None or str(error).endswith(f"({place})"):
+        return error
+    return type(error)(f"{error} ({place})", hint=error.hint)

@@ -15,6 +15,7 @@ import msgspec
 
 from volumetric.base.errors import SpecError, VolumetricError
 from volumetric.base.hints import format_value, suggestion
+from volumetric.base.import_by_name import import_plugins
 from volumetric.base.plugins import load_plugins
 
 T = TypeVar("T")
@@ -47,6 +48,8 @@ MAX_BYTES: Final = 1_000_000
 def read_toml(path: Path, changes: Mapping[str, Any] | None, make: Callable[[dict[str, Any], str, Path], T]) -> T:
     """Return `make` applied to the tables of a file, its name without suffix, and its directory.
 
+    ``plugins = ["my_parts"]`` in the file imports modules next to it, in the current directory, or installed ones.
+
     Parameters
     ----------
     changes : entries by dotted name, such as ``"train.epochs"``, that override those of the file
@@ -74,6 +77,7 @@ def read_toml(path: Path, changes: Mapping[str, Any] | None, make: Callable[[dic
                 raise SpecError(f"{name}: {part} is not a table")
         inner[last] = value
     try:
+        import_plugins(checked_value(table.pop("plugins", []), list[str], "plugins"), path.parent)
         return make(table, path.stem, path.parent)
     except VolumetricError as error:
         raise SpecError(f"{path}: {error}", hint=error.hint) from None

@@ -57,6 +57,12 @@ class DTypeError(VolumetricError, ValueError):
     advice: ClassVar[str | None] = "docs/support.md lists the numeric types and schemes"
 
 
+class PluginError(SpecError, ImportError):
+    """A file uses a layer, activation or numeric type of a module that is not imported."""
+
+    advice: ClassVar[str | None] = "import the module before; docs/extending.md"
+
+
 class UnsupportedError(VolumetricError, NotImplementedError):
     """A combination of operation, role, dtype and device has no kernel."""
 

@@ -23,6 +23,9 @@ MODULES: Final[Mapping[str, str]] = MappingProxyType(
             for name in ("atomic", "errors", "progress", "registry", "rng", "plugins")
         },
         **{f"volumetric.{name}": f"volumetric.network.{name}" for name in ("blueprint", "grid", "wiring")},
+        "volumetric.train.imported": "volumetric.base.import_by_name",
+        "volumetric.train.import_by_name": "volumetric.base.import_by_name",
+        "volumetric.train.expressions": "volumetric.graph.traced_tensor",
         "volumetric.tables": "volumetric.base.config_tables",
         "volumetric.weights": "volumetric.network.weight_store",
         "volumetric.builders.fabric": "volumetric.fabric.fabric_tables",

@@ -6,6 +6,7 @@ token.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,45 @@ from typing import Any, Generic, TypeVar
 from volumetric.base.plugins import entry_points_of, load_group, load_named, load_plugins
 
 T = TypeVar("T")
+
+
+REGISTRIES: dict[str, Registry[Any]] = {}
+"""Entry-point group → its registry; of two registries of a group the first."""
+_ENGINE = "volumetric."
+_REDEFINED = [0]
+_FORGET: list[Callable[[], object]] = []
+
+
+def redefinitions() -> int:
+    """Return how often a name outside the engine got another value, as when a notebook's cell runs again.
+
+    Code that is compiled for a name is only valid until this number changes.
+    """
+    return _REDEFINED[0]
+
+
+def on_redefinition(forget: Callable[[], object]) -> None:
+    """Call a function whenever `redefinitions` changes, to clear a cache."""
+    _FORGET.append(forget)
+
+
+def is_of_engine(module: str) -> bool:
+    """Return whether a module is one of this package."""
+    return module.startswith(_ENGINE)
+
+
+def caller_module() -> str:
+    """Return the module outside the engine that calls; or an engine's module if only the engine is below it.
+
+    The engine imports its own modules lazily, so the search ends at a module that is being imported.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not is_of_engine(name) or frame.f_code.co_name == "<module>":
+            return name
+        frame = frame.f_back
+    return _ENGINE
 
 
 class Registry(MutableMapping[str, T], Generic[T]):
@@ -46,6 +86,26 @@ class Registry(MutableMapping[str, T], Generic[T]):
         self._others = () if group is None else (partial(load_named, group, spelled=spelled), _load_plugins)
         self._spelled = spelled
         self._declared: dict[str, T] = dict(own)
+        self._modules: dict[str, str] = {}
+        if group is not None:
+            REGISTRIES.setdefault(group, self)
+
+    def declare(self, name: str, value: T, module: str) -> None:
+        """Set a value that another module than the caller's defines, as a decorator does."""
+        name = self._spelled(name)
+        changed = name in self._modules and self._declared.get(name) != value
+        self._declared[name] = value
+        self._modules.pop(name, None)
+        if changed:
+            _REDEFINED[0] += 1
+            for forget in _FORGET:
+                forget()
+        if not is_of_engine(module):
+            self._modules[name] = module
+
+    def module_of(self, name: str) -> str | None:
+        """Return the module outside the engine that declared a name; None for other names."""
+        return self._modules.get(self._spelled(name)) if self._modules else None
 
     def is_declared(self, name: str) -> bool:
         """Whether an already imported module declares the name."""
@@ -75,10 +135,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return self._declared[name]
 
     def __setitem__(self, name: str, value: T) -> None:
-        self._declared[self._spelled(name)] = value
+        self.declare(name, value, sys._getframe(1).f_globals.get("__name__", _ENGINE))
 
     def __delitem__(self, name: str) -> None:
         del self._declared[self._spelled(name)]
+        self._modules.pop(self._spelled(name), None)
 
     def __iter__(self) -> Iterator[str]:
         self._load_all()

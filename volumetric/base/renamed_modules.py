@@ -187,7 +187,7 @@ RENAMED: Final = {
         "backprop:backprop_credit by_output:output_losses by_port:port_rows carried:tbptt "
         "checkpoint:training_checkpoint clocked:ticked_time config:training_config "
         "converting:coercion device:device_learner events:training_events faults:fault_finder "
-        "fitting:target_checks imported:import_by_name npz:npz_arrays objective:prepared_batch "
+        "fitting:target_checks npz:npz_arrays objective:prepared_batch "
         "online:online_credit open:learner_opening own_loss:graph_loss sequences:clocked_sequences "
         "subject:trainable targets:target_credit trained:trained_arrays watching:layer_statistics "
         "whole:whole_batches windows:stream_windows"

@@ -8,14 +8,18 @@ of detail: 0 for events once per run, such as its end, 1 for an epoch or a gener
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol, Self, TextIO, TypeAlias, TypeVar
 
+from volumetric.base.config_tables import build_from_registry
 from volumetric.base.errors import SpecError
+from volumetric.base.hints import suggestion
+from volumetric.base.registry import Registry
 
 E_contra = TypeVar("E_contra", contravariant=True)
 
@@ -46,8 +50,35 @@ class Reporter(Protocol[E_contra]):
         ...
 
 
-AnyReporter: TypeAlias = Reporter[E_contra] | Callable[[E_contra], object]
-"""Reporter types accepted by a run: a reporter, with or without `start` and `close`, or a function such as `print`."""
+AnyReporter: TypeAlias = "Reporter[E_contra] | Callable[[E_contra], object] | str | Mapping[str, Any]"
+"""Reporter types accepted by a run: a reporter, with or without `start` and `close`, or a function such as `print`; or
+the name of a registered one, or a table with its name under ``kind`` and its options, as in files."""
+
+REPORTERS: Registry[Callable[..., Any]] = Registry(group="volumetric.reporters")
+"""Name → factory of a reporter from its options."""
+R = TypeVar("R", bound=Callable[..., Any])
+
+
+def reporter(name: str) -> Callable[[R], R]:
+    """Register a class of reporters, or a function of one event, under a name.
+
+    ``reporters = ["name"]`` in files for ``train`` and ``evolve`` and in Python adds it to a run. The arguments of the
+    class are the options of ``{ kind = "name", … }``.
+
+    Examples
+    --------
+    >>> @reporter("bell")
+    ... class Bell:
+    ...     def report(self, event):
+    ...         if event.event == "end":
+    ...             print("done")
+    """
+
+    def declare(of: Any) -> Any:
+        REPORTERS.declare(name, of if inspect.isclass(of) else lambda: of, of.__module__)
+        return of
+
+    return declare
 
 
 class _ReporterAdapter:
@@ -83,8 +114,18 @@ def reporters_of(reporters: Iterable[AnyReporter[Any]]) -> list[Reporter[Any]]:
         or not hasattr(reporters, "__iter__")
     ):
         raise SpecError(f"reporters is {_reporter_text(reporters)}", hint="pass a list, as reporters=[print]")
-    listed = list(reporters)
+    listed: list[Any] = list(reporters)
     for i, one in enumerate(listed):
+        if isinstance(one, str | Mapping):
+            kind = one if isinstance(one, str) else one.get("kind")
+            if kind not in REPORTERS:
+                raise SpecError(
+                    f"reporters[{i}] is {kind!r:.60}, which names no reporter",
+                    hint=suggestion(kind, REPORTERS, "pass a function of one event, or an object with report(event); "
+                                    "@volumetric.reporter gives one a name"),
+                )  # fmt: skip
+            listed[i] = build_from_registry(REPORTERS, one, f"reporters[{i}]")
+            continue
         if isinstance(one, type):
             raise SpecError(f"reporters[{i}] is the class {one.__name__}", hint=f"pass an instance: {one.__name__}(…)")
         if not callable(getattr(one, "report", one)):

@@ -95,7 +95,9 @@ def app(*, others: bool = False) -> cyclopts.App:
 
 def _run(tokens: Sequence[str]) -> object:
     from volumetric.cli.foreign import translate_flags
+    from volumetric.cli.plugin_flags import import_flagged
 
+    import_flagged(tokens)
     built = app(others=not tokens or tokens[0] not in COMMANDS)
     return built(translate_flags(tokens, built))
 

@@ -128,6 +128,7 @@ def evolve_opened(job: EvolutionJob, run: Run[Any, Any] | ParetoRun, problem: An
     left = job.generations - done
     reporters: list[Any] = [JsonLines(home / HISTORY), Csv(home / TABLE), EvolutionScreen(job.generations)]
     reporters += [TensorBoard(home / "tensorboard")] if job.tensorboard else []
+    reporters += job.reporters
     team = Workers(job.workers, timeout=job.timeout or None) if job.workers else nullcontext(None)
     if left > 0 and not run.solved:
         try:
@@ -293,6 +294,7 @@ def evolve_front(
     reporters: list[Any] = [JsonLines(history)]
     reporters += [ConsoleReporter(seconds=1.0)] if console.notes_shown() else []
     reporters += [TensorBoard(home / "tensorboard")] if job.tensorboard else []
+    reporters += job.reporters
     if job.generations > done:
         with Workers(job.workers, timeout=job.timeout or None) if job.workers else nullcontext(None) as executor:
             run.evolve(

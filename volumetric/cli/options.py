@@ -37,7 +37,7 @@ def choose_model(source: str | None) -> str:
 @Parameter(name="*", group=OUTPUT)
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """Log output.
+    """Log output, and plug-ins.
 
     Parameters
     ----------
@@ -47,14 +47,17 @@ class OutputOptions:
         Log only errors.
     debug : bool
         Log everything, and show the traceback of an error.
+    plugin : list[str]
+        Import a module, or my_parts.py, with layers, activations, … of your own first; may be repeated.
     """
 
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", show_default=False)] = False
     quiet: Annotated[bool, Parameter(negative="", show_default=False)] = False
     debug: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    plugin: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
 
     def apply(self) -> None:
-        """Configure stderr; every command calls this first."""
+        """Configure stderr; every command calls this first. Plug-ins are imported before: see `cli.plugin_flags`."""
         console.configure(verbose=self.verbose, quiet=self.quiet, debug=self.debug)
 
 

@@ -76,7 +76,11 @@ def open_run(run: RunSettings) -> OpenedRun:
 def _of_structure(run: RunSettings) -> OpenedRun:
     read = read_network_file(run.path(run.network.file)) if run.network.file else None
     samples = open_samples(run, network=None if read is None else read[0])
-    network, params = _build(run, samples) if read is None else (read[0], read[1] or initialise(read[0], run.seed))
+    network, params = (
+        _build(run, samples)
+        if read is None
+        else (read[0], read[1] or initialise(read[0], run.seed, init=run.network.init))
+    )
     tokens = samples.problem.vocabulary and run.data.text
     return OpenedRun(
         network=network,
@@ -142,7 +146,7 @@ def _build(run: RunSettings, samples: RunSamples) -> tuple[Network, Params]:
     network = config_tables.build_from_registry(
         BUILDERS, {"kind": name, **settings.options}, "[network] builder", **known
     )
-    return network, initialise(network, run.seed)
+    return network, initialise(network, run.seed, init=run.network.init)
 
 
 def _fitting(problem: Problem) -> str:

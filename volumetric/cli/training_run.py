@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.base import reporting
 from volumetric.base.errors import UnsupportedError
 from volumetric.cli import console
 from volumetric.cli.interrupts import stop_on_interrupt
@@ -40,7 +41,7 @@ def reporters_of(run: RunSettings) -> list[Reporter]:
         (history.csv, CsvReporter(home / "history.csv")),
         (history.tensorboard, TensorBoardReporter(home / "tensorboard")),
     ]
-    return [reporter for chosen, reporter in reporters if chosen]
+    return [reporter for chosen, reporter in reporters if chosen] + reporting.reporters_of(run.reporters)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from volumetric.base.errors import DTypeError
-from volumetric.base.registry import Registry
+from volumetric.base.registry import Registry, caller_module
 
 Kind = Literal["float", "int", "uint", "ternary", "binary", "table"]
 
@@ -122,12 +122,15 @@ def add_dtype(dtype: DType) -> DType:
     ------
     DTypeError : another type has one of its spellings
     """
-    spellings = (dtype.name, dtype.short, *dtype.aliases)
+    spellings, module = (dtype.name, dtype.short, *dtype.aliases), caller_module()
     for text in spellings:
-        if _SPELLINGS.is_declared(text):
-            raise DTypeError(f"{text!r} is a spelling of {_SPELLINGS[text]}", hint="choose another name")
+        known = declared_dtype(text)
+        again = known in _ADDED and known.name == dtype.name and _SPELLINGS.module_of(text) == module
+        if known is not None and not again:
+            raise DTypeError(f"{text!r} is a spelling of {known}", hint="choose another name")
+    _ADDED[:] = [each for each in _ADDED if each.name != dtype.name]  # a notebook's cell may run again
     for text in spellings:
-        _SPELLINGS[text] = dtype
+        _SPELLINGS.declare(text, dtype, module)
     _ADDED.append(dtype)
     return dtype
 

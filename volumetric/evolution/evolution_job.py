@@ -15,6 +15,7 @@ import numpy as np
 
 from volumetric.base import config_tables
 from volumetric.base.errors import SpecError
+from volumetric.base.import_by_name import import_beside, import_function
 from volumetric.builders import BUILDERS
 from volumetric.evolution.evaluate import Problem, configured, takes_random
 from volumetric.evolution.evolution_config import EvolutionConfig
@@ -30,7 +31,6 @@ from volumetric.loaders.network_file import read_network_file
 from volumetric.network import Network
 from volumetric.network.grid import Grid
 from volumetric.train import problems as learning
-from volumetric.train.import_by_name import import_beside, import_function
 from volumetric.train.settings import DataSettings, NetworkSettings, RunSettings
 from volumetric.train.sources import open_samples
 
@@ -77,6 +77,7 @@ class EvolutionJob:
     timeout : time limit of a genome in seconds, 0: none; needs workers
     checkpoint_every : generations between checkpoints
     tensorboard : also write event files to the directory ``tensorboard``
+    reporters : names of reporters, or tables with a name under ``kind`` and options; see `base.reporting.reporter`
     room : free slots in each cell of a grid, where layers can be added
     problem : a name, or a table with the name under ``kind`` and options
     fitness : in place of a problem, ``"module:function"`` next to the file: a fitness function, or a problem
@@ -100,6 +101,7 @@ class EvolutionJob:
     timeout: float = 0.0
     checkpoint_every: int = 1
     tensorboard: bool = False
+    reporters: tuple[Any, ...] = ()
     room: int = 2
     problem: Any = "xor"
     fitness: str = ""
@@ -140,6 +142,7 @@ _SCALARS: Final = (
     "timeout",
     "checkpoint_every",
     "tensorboard",
+    "reporters",
     "room",
     "fitness",
     "search",

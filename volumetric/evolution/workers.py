@@ -9,13 +9,14 @@ import pickle
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Self
 
 from volumetric.base.errors import SpecError
+from volumetric.base.import_by_name import import_plugins, plugin_modules
 from volumetric.evolution.evaluate import Cohort, EvaluationError, PartScorer, Result, part_of, reason_of
 
 _START_SECONDS = 120.0
@@ -109,7 +110,7 @@ class Workers:
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             sys.exit(1)  # a worker imports a script without a main guard: its parent prints the hint, once
         mine, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
+        process = self._context.Process(target=_serve, args=(theirs, plugin_modules()), daemon=True)
         process.start()
         theirs.close()
         worker = _WorkerProcess(process, mine, since=time.monotonic())
@@ -244,8 +245,8 @@ def _end(worker: _WorkerProcess) -> None:
     worker.pipe.close()
 
 
-def _serve(pipe: Connection) -> None:
-    """Body of a process: score what comes through the pipe until it closes."""
+def _serve(pipe: Connection, plugins: Sequence[str]) -> None:
+    """Body of a process: score what comes through the pipe until it closes; `plugins` are imported before."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers itself
@@ -257,6 +258,7 @@ def _serve(pipe: Connection) -> None:
             return
         if kind == "function":
             try:
+                import_plugins(plugins)
                 function, reason = pickle.loads(load), ""
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"

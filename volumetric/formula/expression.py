@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from volumetric.base.errors import SpecError
 
 Number: TypeAlias = "Expression | float"
 
@@ -77,6 +79,39 @@ class Expression:
 
     def __le__(self, other: Number) -> Expression:
         return node("at_most", self, as_expression(other))
+
+    def __ge__(self, other: Number) -> Expression:
+        return node("at_most", as_expression(other), self)
+
+    def __abs__(self) -> Expression:
+        return node("abs", self)
+
+    def __pow__(self, power: float) -> Expression:
+        from volumetric.formula.numpy_functions import power_of
+
+        return power_of(self, power)
+
+    def __bool__(self) -> bool:
+        raise SpecError(
+            "a formula has no value while it is defined, so it cannot be a condition",
+            hint="choose with numpy.where(x > 0, a, b); for equality write numpy.equal(x, 0)",
+        )
+
+    def __float__(self) -> float:
+        raise SpecError(
+            "a formula has no value while it is defined",
+            hint="use numpy.exp(x) and the like, not the functions of math",
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Expression:
+        from volumetric.formula.numpy_functions import call_numpy
+
+        return call_numpy(ufunc, inputs, options, method)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Expression:
+        from volumetric.formula.numpy_functions import call_numpy
+
+        return call_numpy(function, args, options)
 
     def __or__(self, other: Expression) -> Expression:
         return node("either", self, other)

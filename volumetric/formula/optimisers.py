@@ -139,9 +139,17 @@ def step_of(form: str) -> Moved:
 @cache
 def _step(of: OptimiserFormula, options: tuple[str, ...]) -> Moved:
     weight, slots = of.moved({option: option in options for option in of.options})
-    if len(slots) > SLOTS or len(_fields(weight, slots)) > FIELDS:
-        raise SpecError(f"an optimiser step has at most {SLOTS} slots and {FIELDS} fields")
+    check_size(weight, slots)
     return weight, slots
+
+
+def check_size(weight: Expression, slots: Mapping[str, Expression]) -> None:
+    """Raise `SpecError` if a step has more slots or fields than kernels have room for."""
+    if len(slots) > SLOTS or len(_fields(weight, slots)) > FIELDS:
+        raise SpecError(
+            f"an optimiser step has at most {SLOTS} slots and {FIELDS} fields, got {len(slots)} and "
+            f"{len(_fields(weight, slots))}"
+        )
 
 
 def form_of(attrs: Attributes) -> str:

@@ -7,11 +7,12 @@ device, in graphs and in layers, follow from it.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
+from volumetric.base.errors import SpecError
 from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.base.registry import Registry
 from volumetric.formula.derivative import derivative, scale_expression
@@ -176,6 +177,42 @@ SLOPES: Final[Mapping[str, Expression]] = {
     if name.startswith("from_") == by_result
 }
 """Name → derivative, of the activations of the engine."""
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def activation(name: str) -> Callable[[F], F]:
+    """Register a function of one number as an activation; layers take it by name.
+
+    The function computes with operators and NumPy's functions. Its value, derivative and kernels on all devices follow
+    from the formula that it returns.
+
+    Raises
+    ------
+    SpecError : the engine has the name, or the function is no formula of its argument
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> @activation("snake")
+    ... def snake(x):
+    ...     return x + np.sin(x) ** 2
+    """
+
+    def declare(function: F) -> F:
+        if name in OWN:
+            raise SpecError(f"the engine has an activation {name!r}", hint="choose another name")
+        value = function(X)
+        if not isinstance(value, Expression) or {e.text for e in subexpressions(value) if e.op == "variable"} != {"x"}:
+            raise SpecError(
+                f"activation {name!r}: the function returned {value!r:.60}, no formula of its argument",
+                hint="compute with operators and NumPy's functions, as x / (1 + np.exp(-x))",
+            )
+        ACTIVATIONS.declare(name, UnaryFormula(value), function.__module__)
+        return function
+
+    return declare
+
 
 Activation: TypeAlias = str
 """Name of an activation."""

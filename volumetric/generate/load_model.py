@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from volumetric.base.errors import CheckpointError, SpecError
+from volumetric.base.import_by_name import import_plugins
 from volumetric.devices.named_devices import AnyDevice, capped_threads, open_device
 from volumetric.dtypes import DType, Scheme
 from volumetric.generate.model import Model
@@ -41,6 +42,7 @@ def load(
     offline: bool = False,
     strict: bool = True,
     guess: bool | Mapping[str, Any] | None = None,
+    plugins: Sequence[str] = (),
 ) -> Model:
     """Open a model, ready to run.
 
@@ -63,9 +65,12 @@ def load(
     strict : refuse a checkpoint with missing or unexpected tensors
     guess : True detects the model of safetensors without a configuration from their names and shapes; a mapping also
         sets facts that these do not determine: ``{"num_attention_heads": 8, "rope_theta": 10000}``
+    plugins : modules to import first, as ``["my_parts"]``: those whose layers and other parts the model uses. A model
+        never imports modules by itself
 
     Raises
     ------
+    PluginError : the model uses a part of a module that is not imported
     CheckpointError : the source does not exist, is damaged, or does not match its network
     UnsupportedError : the model family, or its combination with the device and dtype, is not supported
     DeviceError : the device does not exist, or the model does not fit on it
@@ -86,6 +91,7 @@ def load(
         raise CheckpointError(
             f"the source of a model must be text or a path, got {type(source).__name__}", hint="see `help(load)`"
         )
+    import_plugins(plugins)
     threads = capped_threads(threads)
     opened = open_device(device, threads=threads)
     loaded = open_model(source, dtype=dtype, offline=offline, strict=strict, guess=guess)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import index
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +21,7 @@ from volumetric.graph.operations.scan import ScanBody, ScanInputs, emit_scan
 from volumetric.graph.ops import Derived, Graph, Node, Role, Tensor, TensorType
 from volumetric.graph.predicates import Predicate, predicated_nodes
 from volumetric.graph.pruning import prune
+from volumetric.graph.traced_tensor import TracedTensor
 
 
 @renamed_members(
@@ -50,6 +52,8 @@ class GraphBuilder(OperationMethods):
         """The layer of the nodes that are emitted now."""
         self.detached: set[int] = set()
         """Tensors at which differentiation stops."""
+        self.traces = ""
+        """What is emitted in plain arithmetic now, such as "a loss"; all methods then return traced tensors."""
 
     def shape(self, i: int) -> Shape:
         """Return the shape of tensor `i`."""
@@ -65,11 +69,20 @@ class GraphBuilder(OperationMethods):
         finally:
             self.where, self._mixes = before
 
+    @contextmanager
+    def tracing(self, what: str) -> Iterator[None]:
+        """Let all methods return `TracedTensor` inside, or numbers again if `what` is empty."""
+        before, self.traces = self.traces, what
+        try:
+            yield
+        finally:
+            self.traces = before
+
     def input(self, name: str, shape: Shape, dtype: TensorType = "float32") -> int:
         """Add a tensor that each run takes from the host."""
         i = self._tensor(Tensor(name=name, shape=tuple(shape), dtype=dtype, role="input"))
         self._inputs.append(i)
-        return i
+        return self._handle(i)
 
     def derived_input(self, what: Derived, shape: Shape, dtype: TensorType = "float32") -> int:
         """Return the input that is derived from the positions of the rows of a call."""
@@ -95,7 +108,7 @@ class GraphBuilder(OperationMethods):
             value.flags.writeable = False
             self._constants[i] = value
             self._same[known] = i
-        return self._same[known]
+        return self._handle(self._same[known], sampled=False)
 
     def scalar(self, value: float) -> int:
         """Add a constant of one element."""
@@ -112,27 +125,29 @@ class GraphBuilder(OperationMethods):
         i = self._stored[key]
         if self.tensors[i].shape != tuple(shape) or self.tensors[i].dtype != dtype:
             raise ShapeError(f"buffer {key!r} has shape {list(self.tensors[i].shape)}, expected {list(shape)}")
-        return i
+        return self._handle(i, sampled=role == "state")
 
     def emit(self, op: str, inputs: Sequence[int], **attrs: Any) -> tuple[int, ...]:
         """Add a node and return its outputs. Raises `ShapeError` or `SpecError` if the node is invalid."""
         if op not in OPS:
             raise SpecError(f"no operation is called {op!r}", hint="one of " + ", ".join(OPS))
+        sources = inputs
+        inputs = tuple(map(index, inputs))
         outputs = tuple(map(self._tensor, OPS[op].infer([self.tensors[i] for i in inputs], attrs)))
         for i in outputs:
             key = self.tensors[i].key
             if key is not None:
-                before = self.stored_tensor(key, self.shape(i), self.tensors[i].dtype)  # the same shape and type
+                before = index(self.stored_tensor(key, self.shape(i), self.tensors[i].dtype))  # the same shape and type
                 self.tensors[i] = replace(self.tensors[i], role=self.tensors[before].role)
                 self._stored[key] = i
         facts = {"attrs": MappingProxyType(attrs), "where": self.where, "mixes": self._mixes}
-        self.nodes.append(Node(op=op, inputs=tuple(inputs), outputs=outputs, **facts))
-        return outputs
+        self.nodes.append(Node(op=op, inputs=inputs, outputs=outputs, **facts))
+        return self._traced_outputs(outputs, sources) if self.traces else outputs
 
     @contextmanager
     def predicated(self, weights: int, column: int, parts: int = 1, *, zeros: bool = False) -> Iterator[None]:
         """Let a `Predicate` skip the nodes emitted inside, unless one has a guard or, without `zeros`, mixes rows."""
-        first = len(self.nodes)
+        first, weights = len(self.nodes), index(weights)
         yield
         inside = self.nodes[first:]
         keeps_state = (
@@ -146,7 +161,11 @@ class GraphBuilder(OperationMethods):
         written_out = OPS[op].written_out
         if written_out is None or self.is_native(op, inputs):
             return self.emit(op, inputs, **attrs)
-        return written_out(self, attrs, inputs)
+        if not self.traces:
+            return written_out(self, attrs, inputs)
+        with self.tracing(""):
+            outputs = written_out(self, attrs, tuple(map(index, inputs)))
+        return self._traced_outputs(outputs, inputs)
 
     def is_native(self, op: str, inputs: Sequence[int]) -> bool:
         """Return whether the device runs an operation on these values: rows of a call, and parameters as stored."""
@@ -167,7 +186,7 @@ class GraphBuilder(OperationMethods):
             tensors=tuple(self.tensors),
             nodes=tuple(self.nodes),
             inputs=tuple(self._inputs),
-            outputs=tuple(outputs),
+            outputs=tuple(map(index, outputs)),
             constants=MappingProxyType(dict(self._constants)),
             derived=MappingProxyType({i: what for (what, _), i in self._derived.items()}),
             detached=frozenset(self.detached),
@@ -205,9 +224,40 @@ class GraphBuilder(OperationMethods):
         """
         inner = GraphBuilder(parted=self.parted)
         inner.where = self.where
-        return emit_scan(
-            self, inner, body, ScanInputs(tuple(xs), tuple(constants), tuple(states)), length, reverse=reverse
-        )
+        of = ScanInputs(*(tuple(map(index, each)) for each in (xs, constants, states)))
+        if not self.traces:
+            return emit_scan(self, inner, body, of, length, reverse=reverse)
+        kinds, what = [list(map(self.is_sampled, each)) for each in (xs, constants, states)], self.traces
+
+        def traced_body(work: GraphBuilder, *inputs: list[int]) -> tuple[Sequence[int], Sequence[int]]:
+            with work.tracing(what):
+                each = [list(map(work.traced, *pair)) for pair in zip(inputs, kinds, strict=True)]
+                ys, after = body(work, *each)
+            return tuple(map(index, ys)), tuple(map(index, after))
+
+        with self.tracing(""):
+            outputs = emit_scan(self, inner, traced_body, of, length, reverse=reverse)
+        ys, after = (list(map(self.traced, each)) for each in outputs)
+        return ys, after
+
+    def is_sampled(self, i: int) -> bool:
+        """Return whether the first axis of a tensor counts samples: it is no parameter, constant, or result of them."""
+        if isinstance(i, TracedTensor):
+            return i.sampled
+        return self.tensors[i].role not in ("parameter", "constant")
+
+    def traced(self, i: int, sampled: bool = True) -> Any:
+        """Return a tensor for plain arithmetic; `sampled` as in `TracedTensor`."""
+        return i if isinstance(i, TracedTensor) else TracedTensor(self, i, sampled=sampled)
+
+    def _traced_outputs(self, outputs: Sequence[int], sources: Sequence[int]) -> tuple[int, ...]:
+        """Return the outputs of a node for plain arithmetic."""
+        sampled = any(map(self.is_sampled, sources))
+        return tuple(self.traced(i, sampled) for i in outputs)
+
+    def _handle(self, i: int, *, sampled: bool = True) -> Any:
+        """Return a tensor as what the caller computes with: its number, or a traced tensor."""
+        return self.traced(i, sampled) if self.traces else i
 
     def _tensor(self, tensor: Tensor) -> int:
         self.tensors.append(tensor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from operator import index
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from volumetric.base._typing import Shape
@@ -12,6 +13,7 @@ from volumetric.formula.unary_functions import OWN
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.rowwise import LINEAR
 from volumetric.graph.state_spec import resets_unsupported
+from volumetric.layers.traced_layer import emit_traced
 
 if TYPE_CHECKING:
     from volumetric.layers.layer_spec import LayerSpec
@@ -78,7 +80,7 @@ class Scope:
 
     def params(self, spec: LayerSpec, *, but: Collection[str] = ()) -> dict[str, int]:
         """Return the tensors of the parameters of a layer by name, except the names in `but`."""
-        return {p.name: self.param(p.name, p.shape) for p in spec.params() if p.name not in but}
+        return {p.name: self._of_layer(self.param(p.name, p.shape)) for p in spec.params() if p.name not in but}
 
     def stacked_params(self, stacks: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
         """Return those of `stacks` (names of parameters of the layer) that are stored as one tensor."""
@@ -91,7 +93,7 @@ class Scope:
         tensors: dict[str, int] = {}
         for b in spec.buffers():
             key = self.key(b.name)
-            tensors[b.name] = newest[key] if key in newest else self.param(b.name, b.shape)
+            tensors[b.name] = self._of_layer(newest[key] if key in newest else self.param(b.name, b.shape))
         return tensors
 
     def may_change_buffers(self, spec: LayerSpec) -> bool:
@@ -101,7 +103,7 @@ class Scope:
     def change_buffer(self, name: str, value: int) -> None:
         """Set the new value of a buffer; call it only if `may_change`."""
         if self.training is not None:
-            self.training.buffers[self.key(name)] = value
+            self.training.buffers[self.key(name)] = index(value)
 
     def keeps_state(self, x: int) -> bool:
         """Return whether a layer that reads `x` continues from states; with more axes every row is a sample."""
@@ -110,7 +112,9 @@ class Scope:
     def state(self, name: str, shape: Shape) -> int:
         """Return the tensor of a state of the layer after the nodes so far."""
         key = f"{self.path}/{name}"
-        return self.work.stored_tensor(key, shape, role="state") if self.states is None else self.states[key]
+        if self.states is None:
+            return self.work.stored_tensor(key, shape, role="state")
+        return self.work.traced(self.states[key]) if self.work.traces else self.states[key]
 
     def keep_state(self, name: str, value: int) -> None:
         """Set the new value of a state of the layer."""
@@ -118,7 +122,7 @@ class Scope:
         if self.states is None:
             self.work.assign(key, value)
         else:
-            self.states[key] = value
+            self.states[key] = index(value)
 
     def child(self, name: str) -> Scope:
         """Return the scope of a nested layer."""
@@ -130,11 +134,28 @@ class Scope:
         )
 
     def emit(self, spec: LayerSpec, *inputs: int) -> int:
-        """Emit a layer and return its output. Raises `UnsupportedError` if it needs resets that it does not support."""
+        """Emit a layer and return its output; a layer of a user computes with `TracedTensor`.
+
+        Raises
+        ------
+        UnsupportedError : the layer needs resets, which it does not support
+        SpecError : `emit` of a user's layer fails, or does not return a tensor
+        """
         if self.resets is not None and spec.contextual and spec.children_field is None and not spec.takes_resets:
             raise resets_unsupported(f"{spec.kind} at {self.path}")
-        with self.work.at(self.path):
-            return spec.emit(self, *inputs)
+        work = self.work
+        with work.at(self.path):
+            if spec.traced:
+                return emit_traced(self, spec, inputs)
+            if not work.traces:
+                return spec.emit(self, *inputs)
+            with work.tracing(""):
+                y = spec.emit(self, *map(index, inputs))
+            return work.traced(y)
+
+    def _of_layer(self, i: int) -> int:
+        """Return a parameter or buffer as what the layer computes with."""
+        return self.work.traced(i, sampled=False) if self.work.traces else i
 
     def keep_mask(self, x: int, *, reverse: bool = False) -> int | None:
         """Return which steps continue from the step before, ``[sequences, T]``, for a layer that reads `x`.

@@ -3,15 +3,66 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from volumetric.base._typing import Shape
+from volumetric.base.errors import SpecError
+from volumetric.base.hints import suggestion
+from volumetric.base.registry import Registry
 from volumetric.layers.layer_spec import ParamSpec
 
 _ROWS: Final = frozenset({"log_counts", "forget", "forget_block"})
 _FIXED: Final = _ROWS | {"ones", "zeros"}
+_BOUNDED: Final = ("uniform", "log_uniform", "ring")
+NAMES: Final = (
+    *("fan_in", "ones", "zeros", "normal", "log_counts", "small_steps", "small_normal", "normal_tenth"),
+    *("normal_hundredth", "forget", "forget_block", "orthogonal", "orthogonal_wide", *_BOUNDED),
+)
+"""The engine's names of initial values, see `ParamSpec`."""
+
+Initialiser: TypeAlias = Callable[[Shape, np.random.Generator], ArrayLike]
+"""``f(shape, rng)`` returns the initial values of a parameter."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+INITIALISERS: Final[Registry[Initialiser]] = Registry(group="volumetric.initialisers")
+"""Name → initialiser outside the engine."""
+
+
+def initialiser(name: str) -> Callable[[F], F]:
+    """Register a function ``f(shape, rng)`` under a name that ``ParamSpec(init=…)`` and ``initialise(init=…)`` take.
+
+    Matrices have the shape ``(out, in)``.
+
+    Raises
+    ------
+    SpecError : the engine has the name
+
+    Examples
+    --------
+    >>> @initialiser("he")
+    ... def he(shape, rng):
+    ...     return rng.standard_normal(shape) * (2 / shape[-1]) ** 0.5
+    """
+
+    def declare(function: F) -> F:
+        if name in NAMES:
+            raise SpecError(f"the engine has initial values {name!r}", hint="choose another name")
+        INITIALISERS.declare(name, function, function.__module__)
+        return function
+
+    return declare
+
+
+def check_init(name: str, where: str = "init") -> None:
+    """Raise `SpecError` unless there are initial values of that name."""
+    if name not in NAMES and name not in INITIALISERS:
+        raise SpecError(
+            f"{where}: no initial values are called {name!r}", hint=suggestion(name, (*NAMES, *INITIALISERS.names()))
+        )
 
 
 def is_drawn(spec: ParamSpec) -> bool:
@@ -46,10 +97,25 @@ def initial_value(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
         return values
     if spec.init in ("orthogonal", "orthogonal_wide"):
         return (_orthogonal(spec.shape, rng) * (np.sqrt(2) if spec.init == "orthogonal_wide" else 1)).astype(np.float32)
-    if spec.init in ("uniform", "log_uniform", "ring"):
+    if spec.init in _BOUNDED:
         return _from_bounds(spec, rng).astype(np.float32)
+    if spec.init != "fan_in":
+        return _own_values(spec, rng)
     bound = 1 / np.sqrt(np.prod(spec.shape[1:], dtype=np.int64))
     return rng.uniform(-bound, bound, spec.shape).astype(np.float32)
+
+
+def _own_values(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
+    """Return what a registered initialiser returns."""
+    check_init(spec.init, spec.name)
+    values = np.asarray(INITIALISERS[spec.init](spec.shape, rng), np.float32)
+    if values.shape != spec.shape or not np.isfinite(values).all():
+        what = "numbers that are not finite" if values.shape == spec.shape else f"shape {list(values.shape)}"
+        raise SpecError(
+            f"the initialiser {spec.init!r} returned {what} for {spec.name}",
+            hint=f"return finite numbers of shape {list(spec.shape)}",
+        )
+    return values
 
 
 def fixed_start(spec: ParamSpec) -> np.ndarray | None:

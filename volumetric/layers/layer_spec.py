@@ -6,38 +6,22 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, dataclass_transform
 
 from volumetric.base._typing import Shape
 from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.base.hints import format_value
 from volumetric.base.moved_modules import renamed_members
-from volumetric.base.registry import Registry
+from volumetric.base.registry import Registry, is_of_engine
 from volumetric.graph.state_spec import StateSpec
 from volumetric.layers.layer_fields import by_keyword, convert_fields, positional
 
 if TYPE_CHECKING:
     from volumetric.layers.emit_scope import Scope
 
-Init = Literal[
-    "fan_in",
-    "ones",
-    "zeros",
-    "normal",
-    "log_counts",
-    "small_steps",
-    "small_normal",
-    "normal_tenth",
-    "normal_hundredth",
-    "forget",
-    "forget_block",
-    "orthogonal",
-    "orthogonal_wide",
-    "uniform",
-    "log_uniform",
-    "ring",
-]
+Init: TypeAlias = str
+"""Name of initial values, see `ParamSpec`."""
 BatchStatistics = Literal["never", "training", "always"]
 
 
@@ -49,13 +33,14 @@ class ParamSpec:
     ----------
     name : path below the layer, such as ``"q.weight"``
     shape : logical shape; matrices are ``(out, in)``
-    init : its initial values; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02,
-        ``"small_normal"`` √(2 / (5 · in)), ``"normal_tenth"`` 0.1, ``"normal_hundredth"`` 0.01; ``"log_counts"`` is the
-        logarithm of 1, 2, 3, … along the last axis, ``"small_steps"`` has a softplus between 0.001 and 0.1, its
-        logarithm uniform; ``"orthogonal"`` has orthogonal rows or columns of length 1, ``"orthogonal_wide"`` of √2;
-        ``"forget"`` is 3 … 6 along the last axis, ``"forget_block"`` that in the second block of its first axis, else
-        0; ``"uniform"`` is between `bounds`, ``"log_uniform"`` is the logarithm of such values; ``"ring"`` is ν for
-        which ``exp(-exp(ν))`` are the lengths of vectors spread evenly over the ring between `bounds`
+    init : its initial values, or a name of `initial_values.initialiser`; ``"fan_in"`` is uniform in ±1/√in,
+        ``"normal"`` has standard deviation 0.02, ``"small_normal"`` √(2 / (5 · in)), ``"normal_tenth"`` 0.1,
+        ``"normal_hundredth"`` 0.01; ``"log_counts"`` is the logarithm of 1, 2, 3, … along the last axis,
+        ``"small_steps"`` has a softplus between 0.001 and 0.1, its logarithm uniform; ``"orthogonal"`` has orthogonal
+        rows or columns of length 1, ``"orthogonal_wide"`` of √2; ``"forget"`` is 3 … 6 along the last axis,
+        ``"forget_block"`` that in the second block of its first axis, else 0; ``"uniform"`` is between `bounds`,
+        ``"log_uniform"`` is the logarithm of such values; ``"ring"`` is ν for which ``exp(-exp(ν))`` are the lengths
+        of vectors spread evenly over the ring between `bounds`
     bounds : for ``"uniform"``, ``"log_uniform"`` and ``"ring"``
     around : above 0, all entries of the first axis get the same initial value, plus normal noise of this standard
         deviation
@@ -103,6 +88,8 @@ class LayerSpec:
     """Whether the layer draws random numbers while training."""
     inert: ClassVar[bool] = False
     """Whether the layer is the identity at inference."""
+    traced: ClassVar[bool] = False
+    """Whether `emit` gets `TracedTensor` for plain arithmetic, as all layers outside the engine do, or numbers."""
 
     def params(self) -> tuple[ParamSpec, ...]:
         """Return the parameters in their canonical flat order."""
@@ -153,11 +140,12 @@ class LayerSpec:
         one = isinstance(getattr(self, self.children_field), LayerSpec)
         return dataclasses.replace(self, **{self.children_field: changed[0] if one else changed})  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
 
-    def emit(self, scope: Scope, *inputs: Any, **_: Any) -> int:
+    def emit(self, scope: Scope, *inputs: Any, **_: Any) -> Any:
         """Emit the layer into the graph of `scope`: take input tensors, return the output tensor.
 
-        Every device runs and trains this graph; `Scope` returns parameters, buffers and states, and
-        `volumetric.graph.operations` has the operations.
+        Every device runs and trains this graph; `Scope` returns parameters, buffers and states. Layers outside the
+        engine compute with `graph.traced_tensor.TracedTensor`, those of the engine with the numbers of tensors and the
+        operations of `volumetric.graph.operations`.
         """
         raise UnsupportedError(
             f"{self.kind} at {scope.path} does not define emit, which writes the graph that all devices run",
@@ -194,8 +182,11 @@ def layer(kind: str) -> Callable[[L], L]:
     """
 
     def declare(cls: L) -> L:
-        if LAYERS.is_declared(kind):
-            raise SpecError(f"layer kind {kind!r} is declared twice")
+        if LAYERS.is_declared(kind) and LAYERS.module_of(kind) != cls.__module__:  # a notebook's cell may run again
+            raise SpecError(
+                f"layer kind {kind!r} is declared twice, by {LAYERS[kind].__module__} and {cls.__module__}",
+                hint="choose another kind",
+            )
         check: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
 
         def convert_and_check(self: Any) -> None:
@@ -207,7 +198,8 @@ def layer(kind: str) -> Callable[[L], L]:
         cls.__post_init__ = convert_and_check  # pyright: ignore[reportAttributeAccessIssue]  (the hook of dataclasses)
         spec = explain_call_errors(layer_base(cls))
         spec.kind = kind
-        LAYERS[kind] = spec
+        spec.traced = not is_of_engine(spec.emit.__module__)
+        LAYERS.declare(kind, spec, cls.__module__)
         return spec
 
     return declare

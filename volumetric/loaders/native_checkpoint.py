@@ -21,7 +21,9 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.atomic import write_atomic
-from volumetric.base.errors import CheckpointError, SpecError, VolumetricError
+from volumetric.base.errors import CheckpointError, PluginError, SpecError, VolumetricError
+from volumetric.base.plugin_record import KEY as PLUGINS
+from volumetric.base.plugin_record import check_record, plugin_record, warn_of_main
 from volumetric.clocked import Clocked
 from volumetric.dtypes import Packed, Scheme
 from volumetric.loaders.directory import new_directory
@@ -33,6 +35,7 @@ from volumetric.loaders.safetensors_write import TensorOut, tag_of, write_safete
 from volumetric.loaders.sentence_modules import PooledHead
 from volumetric.loaders.target_schemes import convert, target_schemes
 from volumetric.network import Network, Params, check_params
+from volumetric.network.network_json import parts_of
 from volumetric.network.weight_store import WeightStore
 
 WEIGHTS_NAME: Final = "weights.safetensors"
@@ -94,9 +97,12 @@ def _write_checkpoint(
     """Write a network and its weights, each with a checksum that identifies the other."""
     tensors, schemes = _tensors(params)
     structure = network.to_json().encode()
+    record = plugin_record(("dtype", store.scheme.dtype.name) for store in params.values())
+    warn_of_main(plugin_record(parts_of(network)) | record)
     about = {
         "version": VERSION,
         **facts.to_json(),
+        **({PLUGINS: record} if record else {}),
         "tensors": schemes,
         "network": _hex_crc(zlib.crc32(structure)),
     }
@@ -243,6 +249,8 @@ def _read_checkpoint(
         network = Network.from_json(structure)
     except CheckpointError:
         raise
+    except PluginError as error:
+        raise PluginError(f"{structure_path}: {error}", hint=error.hint) from None
     except (VolumetricError, RecursionError) as error:
         raise CheckpointError(f"{structure_path}: {error}", hint="the file is damaged") from error
     file = SafetensorsFile(weights_path)
@@ -252,6 +260,7 @@ def _read_checkpoint(
             f"{structure_path} does not belong to {weights_path.name}",
             hint="one of the two files was changed or copied without the other",
         )
+    check_record(about.get(PLUGINS, {}), where)
     source = _ChecksumSource(file, about["crc32"], where)
     targets = target_schemes(network, dtype)
     stores: dict[str, WeightStore] = {}

@@ -21,7 +21,7 @@ from volumetric.base.errors import (
 )
 from volumetric.base.hints import format_value
 from volumetric.layers import LayerSpec, ParamSpec
-from volumetric.layers.initial_values import initial_value, is_drawn
+from volumetric.layers.initial_values import check_init, initial_value, is_drawn
 from volumetric.network.grid import Coord, Grid, Link, Port, check_name
 from volumetric.network.network_views import NetworkViews
 from volumetric.network.weight_store import Params, WeightStore
@@ -323,12 +323,18 @@ def _no_ids(sources: list[Source]) -> None:
         )
 
 
-def initialise(network: Network, seed: int = 0) -> Params:
+def initialise(network: Network, seed: int = 0, *, init: Mapping[str, str] = MappingProxyType({})) -> Params:
     """Return initial parameters. Each tensor has a separate random stream, independent of the order.
+
+    Parameters
+    ----------
+    init : pattern of keys, as ``"*weight"`` or ``"0.0.0.0/*"``, → name of initial values, in place of those of the
+        layer: of the engine (see `ParamSpec`), or of an `initialiser`. Of several patterns the last one counts
 
     Raises
     ------
     ArgumentError : `network` is not a network, or `seed` is not a whole number of at least 0
+    SpecError : a pattern matches no parameter, or a name is unknown
     """
     if not isinstance(network, Network):
         raise ArgumentError(
@@ -341,12 +347,28 @@ def initialise(network: Network, seed: int = 0) -> Params:
         )
     stores: dict[str, WeightStore] = {}
     idle = np.random.Generator(np.random.Philox(seed))
-    for key, spec in network.param_specs().items():
+    for key, spec in _with_init(network.param_specs(), init).items():
         rng = idle
         if is_drawn(spec):  # creating a stream takes longer than filling most tensors
             rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))))
         stores[key] = WeightStore.from_array(initial_value(spec, rng))
     return Params(stores)
+
+
+def _with_init(specs: Mapping[str, ParamSpec], init: Mapping[str, str]) -> Mapping[str, ParamSpec]:
+    """Return the specs of parameters with other initial values."""
+    if not init:
+        return specs
+    from fnmatch import fnmatchcase
+
+    changed = dict(specs)
+    for pattern, name in init.items():
+        check_init(name, f"init {pattern!r}")
+        keys = [key for key in specs if fnmatchcase(key, pattern)]
+        if not keys:
+            raise SpecError(f"init: no parameter matches {pattern!r}", hint="for example " + ", ".join(list(specs)[:3]))
+        changed |= {key: dataclasses.replace(specs[key], init=name, around=0.0) for key in keys}
+    return changed
 
 
 def check_params(network: Network, params: Mapping[str, WeightStore]) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, get_type_hints
 
 import msgspec
 
 from volumetric.base.config_tables import convert, expect_keys, value_from_table
-from volumetric.base.errors import SpecError
+from volumetric.base.errors import PluginError, SpecError
 from volumetric.base.hints import suggestion
+from volumetric.base.plugin_record import KEY, check_record, plugin_record
+from volumetric.formula.unary_functions import ACTIVATIONS
 from volumetric.layers import LAYERS, LayerSpec
 from volumetric.layers.layer_spec import fields_of
 from volumetric.network.grid import Coord, Grid, Link, Port
@@ -19,7 +21,7 @@ from volumetric.network.network import Network
 
 FORMAT = "volumetric.network"
 VERSION = 1
-_KEYS = ("format", "version", "grid", "input", "layers", "links", "disabled", "inputs", "outputs")
+_KEYS = ("format", "version", KEY, "grid", "input", "layers", "links", "disabled", "inputs", "outputs")
 
 
 def network_to_json(network: Network) -> str:
@@ -47,7 +49,23 @@ def network_to_dict(network: Network) -> dict[str, Any]:
         data["inputs"] = {name: _port_to_dict(port) for name, port in network.inputs.items()}
     if network.outputs:
         data["outputs"] = {name: str(coord) for name, coord in network.outputs.items()}
-    return data
+    record = plugin_record(parts_of(network))
+    return {"format": FORMAT, "version": VERSION, KEY: record, **data} if record else data
+
+
+def parts_of(network: Network) -> Iterator[tuple[str, str]]:
+    """Yield kind and name of the parts of a network that may be defined outside the engine."""
+    for spec in network.layers.values():
+        yield from _parts_of_layer(spec)
+
+
+def _parts_of_layer(spec: LayerSpec) -> Iterator[tuple[str, str]]:
+    yield "layer", spec.kind
+    for value in fields_of(spec).values():
+        if isinstance(value, str) and ACTIVATIONS.module_of(value) is not None:
+            yield "activation", value
+    for child in spec.children().values():
+        yield from _parts_of_layer(child)
 
 
 def spec_to_dict(spec: LayerSpec) -> dict[str, Any]:
@@ -115,6 +133,7 @@ def check_head(data: Any, allowed: tuple[str, ...], what: str, *, form: str, ver
 def network_from_dict(data: Any) -> Network:
     """Read a network; the inverse of `network_to_dict`."""
     check_head(data, _KEYS, "network", form=FORMAT, version=VERSION)
+    check_record(data.get(KEY, {}), "network")
     input_fields = convert(data.get("input", {}), dict[str, Any], "$.input")
     expect_keys(input_fields, ("shape", "dtype"), "$.input", "an object")
     layers = convert(data.get("layers", {}), dict[str, dict[str, Any]], "$.layers")
@@ -138,7 +157,10 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
     """Read a spec; the inverse of `spec_to_dict`. Errors of unknown kinds and fields and wrong types name `where`."""
     kind = data.get("kind") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind not in LAYERS:
-        raise SpecError(f"{where}: unknown layer kind {kind!r}", hint=suggestion(kind, LAYERS))
+        raise PluginError(
+            f"{where}: unknown layer kind {kind!r}",
+            hint=suggestion(kind, LAYERS, f"import the module that defines it before; layers: {', '.join(LAYERS)}"),
+        )
     cls = LAYERS[kind]
     hints = get_type_hints(cls)
     names = [f.name for f in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]  (specs are dataclasses)

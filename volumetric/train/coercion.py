@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from volumetric.base import config_tables
 from volumetric.base.errors import SpecError
+from volumetric.base.import_by_name import import_function
 from volumetric.dtypes import DType, Scheme
 from volumetric.network.grid import Coord
 from volumetric.train.graph_loss import FORMS, GraphLoss
-from volumetric.train.import_by_name import import_function
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import LOSSES, Loss
 from volumetric.train.modes import MODES, Mode

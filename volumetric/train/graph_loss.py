@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import index
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -14,11 +15,12 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.call_errors import explain_call_errors
+from volumetric.base.caller_location import with_caller_location
 from volumetric.base.errors import ShapeError, SpecError, VolumetricError
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.objectives import EmitTerms, own_loss
 from volumetric.graph.ops import TensorType
-from volumetric.train.expressions import GraphExpression
+from volumetric.graph.traced_tensor import TracedTensor
 from volumetric.train.losses import CheckedTargets, Loss, LossTerms
 from volumetric.train.target_checks import spread_weights
 
@@ -34,10 +36,10 @@ class GraphLoss(Loss):
     Attributes
     ----------
     function : takes two or three arguments and returns the terms, at least one for each sample.
-        ``function(prediction, target)`` computes with operators and NumPy's functions (see `GraphExpression`); targets
-        are float32. ``function(work, output, target)`` gets a `GraphBuilder` and the ids of two of its tensors, and
-        returns the id of the tensor of terms, float32; integer targets are an int32 tensor, and
-        `volumetric.graph.operations` has the operations. The output is ``[samples, …]``, or ``[samples, T, …]`` for
+        ``function(prediction, target)`` computes with operators and NumPy's functions (see `TracedTensor`); targets
+        are float32. ``function(work, output, target)`` also gets a `GraphBuilder`, whose methods are named after the
+        operations of `volumetric.graph.operations`; integer targets are an int32 tensor. Both return the terms,
+        float32. The output is ``[samples, …]``, or ``[samples, T, …]`` for
         sequences, on some devices ``[T, …]`` for one sequence: count axes from the end, and keep the leading axes in
         the terms.
 
@@ -72,17 +74,22 @@ class GraphLoss(Loss):
             )
 
     @property
+    def terms_function(self) -> Callable[..., Any]:
+        """The function, with values for all but its two or three arguments."""
+        return self.function
+
+    @property
     def emit(self) -> EmitTerms:
         """Function that emits the terms into a graph."""
-        return _emitter(self.function)
+        return _emitter(self.terms_function)
 
     def tensor_type(self, target: Array) -> TensorType:
         """Return the type of the tensor that holds these targets."""
-        whole = np.issubdtype(target.dtype, np.integer) and _arguments(self.function) == 3
+        whole = np.issubdtype(target.dtype, np.integer) and _arguments(self.terms_function) == 3
         return "int32" if whole else "float32"
 
     def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> CheckedTargets:
-        terms = _terms_of(self.function, shape, target.shape, self.tensor_type(target))
+        terms = _terms_of(self.terms_function, shape, target.shape, self.tensor_type(target))
         if mask is None:
             return CheckedTargets(target, None, float(np.prod(terms)))
         weights = spread_weights(mask, terms)
@@ -92,7 +99,7 @@ class GraphLoss(Loss):
         checked = self.checked(output.shape, target, mask)
         weights = checked.weights
         kind = self.tensor_type(target)
-        graph = _graph_of(self.function, output.shape, target.shape, kind, weighted=weights is not None)
+        graph = _graph_of(self.terms_function, output.shape, target.shape, kind, weighted=weights is not None)
         graphs = NumpyGraphs(np.float64 if output.dtype == np.float64 else np.float32)
         wide = output.dtype
         inputs = [output, target if kind == "int32" else target.astype(wide, copy=False)]
@@ -120,14 +127,14 @@ def _emitter(function: Callable[..., Any]) -> EmitTerms:
 
     def emit(work: GraphBuilder, output: int, target: int) -> int:
         try:
-            if _arguments(function) == 3:
-                return function(work, output, target)
-            terms = function(GraphExpression(work, output), GraphExpression(work, target))
-        except VolumetricError:
-            raise
+            with work.tracing("a loss"):
+                of = (work,) if _arguments(function) == 3 else ()
+                terms = function(*of, work.traced(output), work.traced(target))
+        except VolumetricError as error:
+            raise with_caller_location(error) from error
         except Exception as error:
             _refuse(function, error)
-        return terms.tensor if isinstance(terms, GraphExpression) else terms
+        return index(terms) if isinstance(terms, TracedTensor) else terms
 
     return emit
 
@@ -135,7 +142,7 @@ def _emitter(function: Callable[..., Any]) -> EmitTerms:
 def _refuse(function: Callable[..., Any], error: Exception) -> NoReturn:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     hint = f"write the loss as {FORMS}"
-    if isinstance(error, AttributeError) and isinstance(error.obj, (GraphBuilder, GraphExpression)):
+    if isinstance(error, AttributeError) and isinstance(error.obj, (GraphBuilder, TracedTensor)):
         kind = "work.unary(x, name) and work.binary(name, a, b)"
         hint = (
             f"operations are {kind}, and what docs/training.md lists; for plain arithmetic write f(prediction, target)"
@@ -158,10 +165,8 @@ def _terms_of(function: Callable[..., Any], output: Shape, target: Shape, kind: 
     tensor: Any = _emitter(function)(work, work.input("output", output), work.input("targets", target, kind))
     if isinstance(tensor, bool) or not isinstance(tensor, int) or not 0 <= tensor < len(work.tensors):
         raise SpecError(
-            f"graph: the loss's function returned {tensor!r:.60}, not the id of a tensor",
-            hint="return the result of a method of the graph builder; tensor ids are not values"
-            if _arguments(function) == 3
-            else "return the terms, computed from prediction and target",
+            f"graph: the loss's function returned {tensor!r:.60}, not a tensor",
+            hint="return the terms, computed from prediction and target",
         )
     terms = work.tensors[tensor]
     if terms.dtype != "float32" or terms.shape[:1] != output[:1]:

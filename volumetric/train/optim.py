@@ -46,6 +46,11 @@ class Optimiser:
         config_tables.check_fields(self, self.kind)
         self._within("lr", 0.0)
         self._within("weight_decay", 0.0)
+        if self.weight_decay and self.kind in STEPS and "weight_decay" not in STEPS[self.kind].fields:
+            raise SpecError(
+                f"{self.kind}: the step has no weight_decay",
+                hint="add it to the step: w * (1 - rate * weight_decay), with weight_decay=0.0 among its arguments",
+            )
 
     @property
     def slots(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ class NetworkSettings:
     model : any model that `volumetric generate` accepts; training continues from its weights
     dtype : scheme that the weights of `model` are converted to
     options : keywords of the builder; sizes that follow from the data are optional
+    init : pattern of parameters → name of their initial values, see `network.initialise`
     """
 
     builder: str = ""
@@ -43,6 +44,7 @@ class NetworkSettings:
     model: str = ""
     dtype: str = ""
     options: dict[str, Any] = field(default_factory=dict)
+    init: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that at most one source is set."""
@@ -199,6 +201,7 @@ class RunSettings:
     device : training device, as for `volumetric.open_device`
     output : directory of model, checkpoints and history, relative to the working directory; empty: the name of the run
     resume : continue from the newest checkpoint in `output`, if it exists
+    reporters : names of reporters, or tables with a name under ``kind`` and options; see `base.reporting.reporter`
     loss_given : whether the file sets a loss; by default cross entropy for classes, else mse
     clocked_given : whether the file has a table ``[clocked]``, which may be empty
     """
@@ -209,6 +212,7 @@ class RunSettings:
     device: str = "auto"
     output: str = ""
     resume: bool = False
+    reporters: tuple[Any, ...] = ()
     network: NetworkSettings = field(default_factory=NetworkSettings)
     data: DataSettings = field(default_factory=DataSettings)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -272,7 +276,13 @@ def read_settings(path: str | Path, changes: Mapping[str, Any] | None = None) ->
     )
 
 
-_SCALARS: Final[Mapping[str, type]] = {"seed": int, "device": str, "output": str, "resume": bool}
+_SCALARS: Final[Mapping[str, Any]] = {
+    "seed": int,
+    "device": str,
+    "output": str,
+    "resume": bool,
+    "reporters": tuple[Any, ...],
+}
 _SECTIONS: Final[Mapping[str, type]] = {
     "network": NetworkSettings,
     "data": DataSettings,

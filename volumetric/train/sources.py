@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +28,6 @@ from volumetric.train.settings import DataSettings, RunSettings
 from volumetric.train.stream_windows import RESETS, StreamWindows
 
 Tokenize = Callable[[str], Sequence[int]]
-_TASKS: Final = {name: task.make for name, task in memory.TASKS.items()}
-_KNOWN: Final = {**_TASKS, **PROBLEMS, **{f"memory.{name}": make for name, make in _TASKS.items()}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +110,7 @@ def open_samples(
             raise SpecError("[data] validation: a problem cannot use a validation file", hint="set a fraction, as 0.2")
         _, others = _read(run, split, tokenize, problem.classes, network, problem.features)
         validation = ArrayData(**others, batch_size=settings.batch_size, shuffle=False)
-    elif split and settings.problem not in PROBLEMS and settings.problem in _KNOWN:
+    elif split and settings.problem not in PROBLEMS and settings.problem in _problems(settings):
         most = round(len(data) * split)
         if not most:
             raise SpecError(f"[data] validation: {split} of {len(data)} samples leaves no samples")
@@ -162,8 +160,17 @@ def _read(
 def _named_problem(settings: DataSettings, **changes: Any) -> Problem:
     """Create the problem of the settings, with its options."""
     return config_tables.build_from_registry(
-        _KNOWN, {"kind": settings.problem or "xor", **settings.options, **changes}, "[data] problem"
+        _problems(settings), {"kind": settings.problem or "xor", **settings.options, **changes}, "[data] problem"
     )
+
+
+def _problems(settings: DataSettings) -> Mapping[str, Callable[..., Problem]]:
+    """Return problems by name; a memory task has two names."""
+    known = {name: task.make for name, task in memory.TASKS.own.items()}
+    name = settings.problem.removeprefix("memory.")
+    if name not in PROBLEMS and name not in known and name in memory.TASKS:  # of the user, or of a package
+        known[name] = memory.TASKS[name].make
+    return {**known, **PROBLEMS, **{f"memory.{name}": make for name, make in known.items()}}
 
 
 def _of_arrays(arrays: ArrayData, run: RunSettings) -> tuple[Problem, dict[str, Any]]:

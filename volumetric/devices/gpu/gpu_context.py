@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base.errors import DeviceError, VolumetricError
+from volumetric.base.registry import redefinitions
 from volumetric.devices.gpu.adapters import is_software
 from volumetric.devices.gpu.command_list import RecordedDispatch
 from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, CallRows, Caps, Dispatch, WorkgroupGrid
@@ -214,7 +215,7 @@ class GpuContext:
 
     def pipeline(self, dispatch: Dispatch) -> Pipeline:
         """Compile the kernel of `dispatch`, once for each key."""
-        key = dispatch.key
+        key = (*dispatch.key, redefinitions())
         if key not in self._pipelines:
             target = ShaderTarget(subgroup_size=self.caps.subgroup_size, immediates=self.caps.immediates)
             linked = link(dispatch.kernel, constants=dispatch.constants, preludes=dispatch.preludes, target=target)

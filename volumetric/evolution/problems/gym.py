@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError, UnsupportedError, VolumetricError
+from volumetric.base.import_by_name import import_beside
 from volumetric.base.rng import generator
 from volumetric.evolution.evaluate import Cohort, Genomes
 from volumetric.evolution.evolution_config import EvolutionConfig, RunConfig
@@ -23,7 +24,6 @@ from volumetric.evolution.pool import Pool
 from volumetric.evolution.problems.demands import Demands, with_goal
 from volumetric.evolution.problems.worlds import ArrayWorlds, Worlds, input_width, open_worlds, output_widths
 from volumetric.network import OUTPUT
-from volumetric.train.import_by_name import import_beside
 
 if TYPE_CHECKING:
     from gymnasium import Env

@@ -42,7 +42,7 @@ class MemoryTask:
     about : description of the task, in a line
     needs : required kind of memory
     make : ``make(seed, samples, length, …) -> Problem``; all arguments have defaults
-    solve : correct answers computed from the inputs, with `NOT_ASKED` or NaN for rows without a query
+    solve : correct answers computed from the inputs, with `NOT_ASKED` or NaN for rows without a query; may be missing
     length : default number of rows in a sample
     chance : accuracy from the frequencies of the answers alone
     controls : baselines that solve it; all others fail
@@ -58,7 +58,7 @@ class MemoryTask:
     about: str
     needs: str
     make: Callable[..., Problem]
-    solve: Callable[..., Array]
+    solve: Callable[..., Array] | None = None
     length: int
     chance: float
     controls: tuple[str, ...] = ()

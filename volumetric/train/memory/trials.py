@@ -15,6 +15,7 @@ import msgspec
 
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.hints import path_hint
+from volumetric.base.import_by_name import import_plugins, plugin_modules
 from volumetric.devices.named_devices import open_device
 from volumetric.train.memory import TASKS
 from volumetric.train.memory.trial import Trial, TrialBudget, TrialOutcome, run_trial
@@ -98,12 +99,19 @@ def _in_processes(
     try:
         while (waiting and not stop()) or running:
             while waiting and len(running) < workers and not stop():
-                running.add(pool.submit(_try_trial, waiting.pop(0), device))
+                running.add(pool.submit(_try_trial_of, plugin_modules(), waiting.pop(0), device))
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _try_trial_of(plugins: Sequence[str], trial: Trial, device: str) -> TrialOutcome:
+    """Run a trial in another process, which may not have imported the module of a user's task."""
+    if trial.task not in TASKS:
+        import_plugins(plugins)
+    return _try_trial(trial, device)
 
 
 def _try_trial(trial: Trial, device: str) -> TrialOutcome:

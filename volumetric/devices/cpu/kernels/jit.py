@@ -27,7 +27,7 @@ from numba.core.ccallback import CFunc
 from numba.core.runtime._nrt_python import c_helpers
 
 import volumetric
-from volumetric.base.registry import import_named
+from volumetric.base.registry import import_named, on_redefinition
 from volumetric.devices.cpu.kernels import inner_kernels
 from volumetric.devices.cpu.kernels.kernel_files import KernelFiles
 
@@ -311,6 +311,14 @@ class KernelLibrary:
         self._specialised = specialised
         self._compiled: dict[tuple[str, tuple[str | int, ...]], Any] = {}
         self._open: dict[tuple[str, tuple[str | int, ...]], Any] = {}
+        self._replaced: list[Any] = []  # steps of existing programs still hold their addresses
+        on_redefinition(self._forget_formulas)
+
+    def _forget_formulas(self) -> None:
+        """Forget operations that are specialised to formulas by their names."""
+        for known in (self._compiled, self._open):
+            for key in [key for key in known if any(isinstance(each, str) for each in key[1])]:
+                self._replaced.append(known.pop(key))
 
     def compile(self, name: str, *constants: str | int) -> Any:
         """Return operation `name`, specialised to `constants`; steps store its ``.address``."""

@@ -21,6 +21,7 @@ from importlib import resources
 from typing import Literal
 
 from volumetric.base.errors import SpecError
+from volumetric.base.registry import on_redefinition
 from volumetric.devices.gpu.shaders.declarations import keep_reachable
 from volumetric.devices.gpu.shaders.unroll import constant_value, unroll
 from volumetric.devices.gpu.shaders.wgsl_formulas import FOLDERS, prelude
@@ -192,3 +193,6 @@ def read_shader(name: str) -> str:
         hint = f"{package} has no {path}.wgsl" if package else f"there are: {', '.join(available(folder))}"
         raise SpecError(f"no shader file {name!r}", hint=hint)
     return _COMMENT.sub("", file.read_text(encoding="utf-8"))
+
+
+on_redefinition(read_shader.cache_clear)

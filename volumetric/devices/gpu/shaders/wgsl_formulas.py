@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Final
 
 from volumetric.base.errors import SpecError
+from volumetric.base.registry import on_redefinition
 from volumetric.formula.binary_functions import FUSED, PAIRS
 from volumetric.formula.cells import CELLS
 from volumetric.formula.expression import Expression
@@ -137,3 +138,6 @@ def prelude(folder: str, name: str) -> str:
     except KeyError:
         hint = f"there are: {', '.join(known)}"
         raise SpecError(f"no formula for the prelude {folder}/{name}", hint=hint) from None
+
+
+on_redefinition(prelude.cache_clear)

@@ -1,12 +1,12 @@
-"""Import of functions that a configuration names as ``"module:function"``."""
+"""Import of modules that a user names: plug-ins, and modules of functions named as ``"module:function"``."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from volumetric.base.caller_location import caller_location
 from volumetric.base.errors import SpecError
@@ -53,6 +53,43 @@ def import_function(name: str, home: Path, key: str = "fitness") -> Callable[...
             hint="name a function, or a problem with score_all",
         )
     return value
+
+
+_PLUGINS: Final[dict[str, None]] = {}
+
+
+def plugin_modules() -> tuple[str, ...]:
+    """Return the modules that `import_plugins` has imported, for other processes of a run."""
+    return tuple(_PLUGINS)
+
+
+def import_plugins(names: Iterable[str], home: Path | None = None, where: str = "plugins") -> None:
+    """Import modules that register parts: layers, activations, losses, ….
+
+    Parameters
+    ----------
+    names : modules, as ``"my_parts"`` or ``"package.parts"``; or files, as ``"parts/my_parts.py"``
+    home : directory searched first, before the current one and the installed packages
+    where : begins messages
+
+    Raises
+    ------
+    SpecError : a module does not exist, or cannot be imported
+    """
+    if isinstance(names, str):
+        names = [names]
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise SpecError(f"{where}: expected the names of modules, got {name!r:.60}", hint='as ["my_parts"]')
+        file = Path(name).expanduser()
+        if name.endswith(".py") or len(file.parts) > 1:
+            directory, module = (home or Path()) / file.parent, file.stem
+        else:
+            directory, module = home or Path(), name
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise SpecError(f"{where}: {name!r} names no module", hint="my_parts, package.parts, or parts/my_parts.py")
+        import_beside(module, directory, f"{where}: {name}")
+        _PLUGINS[module] = None
 
 
 def import_beside(module: str, home: Path, where: str) -> Any:
