@@ -54,6 +54,8 @@ from .layers.clock import Inner as Inner
 from .layers.clock import MaxSilence as MaxSilence
 from .layers.clock import On as On
 from .layers.initial_values import initialiser as initialiser
+from .loaders import OnnxModel as OnnxModel
+from .loaders import load_onnx as load_onnx
 from .network import Network as Network
 from .network import initialise as initialise
 from .network.grid import Coord as Coord

@@ -13,6 +13,7 @@ from tests.examples.curves import CURVES
 from tests.examples.entry import Example, Examples
 from tests.examples.fabrics import FABRICS
 from tests.examples.norms import NORMS
+from tests.examples.onnx_graphs import ONNX_GRAPHS
 from tests.examples.pools import POOLS
 from tests.examples.programs import PROGRAMS
 from tests.examples.scaffolds import SCAFFOLDS
@@ -20,7 +21,7 @@ from tests.examples.softmaxes import SOFTMAXES
 
 FAMILIES = (
     *(ATTENTION, CONVOLUTIONS, POOLS, NORMS, CELLS, SCAFFOLDS, FABRICS),
-    *(PROGRAMS, CONTAINERS, CURVES, SOFTMAXES),
+    *(PROGRAMS, CONTAINERS, CURVES, SOFTMAXES, ONNX_GRAPHS),
 )
 EXAMPLES: dict[str, Examples] = {kind: entry for family in FAMILIES for kind, entry in family.items()}
 """Kind of layer → its examples."""

@@ -13,6 +13,7 @@ RUN_BY = {
     "docs/clocked.md": "test_network_document.py",
     "docs/data.md": "test_data_document.py",
     "docs/embeddings.md": "test_embeddings_document.py",
+    "docs/onnx_read.md": "test_onnx_read_document.py",
     "docs/programs.md": "test_programs_document.py",
     "docs/stacks.md": "test_stacks_document.py",
 }

@@ -117,7 +117,8 @@ def bench(
 
     Random token ids go straight to the device: tokenising, sampling and a warm-up are not counted.
     Sizes are lists separated by commas. The suite "serve" needs no model: concurrent clients request answers of --n-gen
-    tokens from a running server, or from several in turn.
+    tokens from a running server, or from several in turn. An ONNX file is measured in calls: an open first axis is
+    --batch, and other open sizes are --n-prompt.
 
     Parameters
     ----------
@@ -150,6 +151,16 @@ def bench(
     if suite != "model":
         name = suite if suite in _SUITES else "--help"
         raise UsageError(f"unknown suite {suite!r}", hint=f"{MOVED}: python -m benchmarks {name}")
+    if model is not None and model.endswith(".onnx"):
+        from volumetric.cli.onnx_files import bench_onnx, onnx_path
+
+        path = onnx_path(model)
+        sizes_of = sizes("-b", batch)[0], sizes("-p", prompt)[0]
+        count = None if threads is None else sizes("-t", threads)[0]
+        if path is not None:
+            return bench_onnx(
+                path, device.device, batch=sizes_of[0], size=sizes_of[1], repeats=repetitions, threads=count
+            )
     chosen_cases = cases(
         sizes("-p", prompt),
         sizes("-n", generate),

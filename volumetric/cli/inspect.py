@@ -46,7 +46,8 @@ def inspect(
     """Show the structure of a model: layers, tensors, numeric types, size.
 
     For safetensors without a configuration: the detected model, its certainty, and the reasons. For a program, as
-    x.program.json or as a layer: its regions, edges, clocks and ports.
+    x.program.json or as a layer: its regions, edges, clocks and ports. For an ONNX file: its inputs, outputs and
+    operators.
 
     Parameters
     ----------
@@ -67,6 +68,11 @@ def inspect(
     if window < 1 or checkpoint < 0:
         raise UsageError(f"--window must be 1 or more and --checkpoint 0 or more, got {window} and {checkpoint}")
     chosen = choose_model(model)
+    if chosen.endswith(".onnx"):
+        from volumetric.cli.onnx_files import inspect_onnx, onnx_path
+
+        path = onnx_path(chosen)
+        return exits.OK if path is None else inspect_onnx(path, tensors=tensors, as_json=json)
     if chosen.endswith(".program.json"):
         show_program(chosen, json=json)
         return exits.OK

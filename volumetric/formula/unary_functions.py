@@ -114,6 +114,7 @@ _OTHERS: Final[dict[str, UnaryFormula]] = {
     "floor": UnaryFormula(floor(X)),
     "sin": UnaryFormula(sin(X)),
     "cos": UnaryFormula(cos(X)),
+    "erf": UnaryFormula(twice_normal(1.4142135623730951 * X) - 1),
     "affine": UnaryFormula(X * ALPHA + BETA),
 }
 

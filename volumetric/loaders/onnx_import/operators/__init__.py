@@ -1,0 +1,1 @@
+"""Operators of ONNX by family. Each function emits one operator; `operator_table` finds them by name."""
