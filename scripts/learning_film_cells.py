@@ -54,7 +54,8 @@ def draw_cells(film: LearningFilm) -> str:
     left, right = _MIDDLE[0] - _WIDTH / 2, _MIDDLE[0] + _WIDTH / 2
     return (
         f"<style>{''.join(frames)}</style><defs>{_box_and_lamp(size)}</defs>"
-        f'<path class="w" d="{_lines(film.network, places)}M{digits(left - 34)} {digits(first[1])}H{digits(first[0])}"/>'
+        f'<path class="w" d="{_lines(film.network, places)}'
+        f'M{digits(left - 34)} {digits(first[1])}H{digits(first[0])}"/>'
         f"{''.join(cells)}"
         f'<path class="w" d="M{digits(last[0] + size * 0.7)} {digits(last[1])}H{digits(right + 30)}"/>'
         f'<text x="{digits(left - 34)}" y="{digits(first[1] - 7)}">point</text>'

@@ -46,13 +46,14 @@ def draw_plane(film: LearningFilm) -> str:
         f'<g id="spot" style="transform:translate({digits(x)}px,{digits(y)}px)">'
         f'<g class="hue" style="{film.moments[-1].hue}"><circle r="9" fill="var(--card)" stroke="var(--ink)" '
         'stroke-width="2"/><circle fill="currentColor" r="5.5"/></g></g>'
-        f'<text x="{digits(_LEFT + _SIDE / 2)}" y="376" text-anchor="middle">the arm that it names for every point</text>'
+        f'<text x="{digits(_LEFT + _SIDE / 2)}" y="376" text-anchor="middle">'
+        "the arm that it names for every point</text>"
     )
     return "".join(out)
 
 
 def plane_png(plane: Array) -> bytes:
-    """Return a PNG image of probabilities ``[side, side, classes]``: the likeliest class, opaque where it is certain."""
+    """Return as PNG the likeliest class of probabilities ``[side, side, classes]``, strong where it is certain."""
     height, width, classes = plane.shape
     certain = np.clip((plane.max(2) - 1 / classes) / (1 - 1 / classes), 0, 1)
     codes = (plane.argmax(2) * _SHADES + np.rint(certain * (_SHADES - 1))).astype(np.uint8)

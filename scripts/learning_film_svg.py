@@ -1,7 +1,7 @@
 """A network that learns, as an SVG that moves: its grid, the map of its answers, and its loss.
 
-Everything moves by CSS, so that the picture runs inside ``<img>``. Colours follow the reader's light or dark scheme, and
-who asked for less motion sees the end of the film.
+Everything moves by CSS, so that the picture runs inside ``<img>``. Colours follow the reader's light or dark scheme,
+and who asked for less motion sees the end of the film.
 """
 
 from __future__ import annotations
@@ -95,10 +95,8 @@ def _on_curve(film: LearningFilm, epoch: int) -> tuple[float, float]:
 def _draw_counters(film: LearningFilm) -> str:
     """Return epoch, accuracy and loss in numbers, and the curve of the loss."""
     x = digits(_COLUMN)
-    out = [
-        f'<text x="{x}" y="58">epoch</text><text x="{x}" y="136">right, new points</text>'
-        f'<text x="{x}" y="200">loss</text>'
-    ]
+    names = {58: "epoch", 136: "right, new points", 200: "loss"}
+    out = [f'<text x="{x}" y="{y}">{name}</text>' for y, name in names.items()]
     for i, moment in enumerate(film.learning):
         rest = "animation-name:end" if moment is film.learning[-1] else "opacity:0"
         out.append(

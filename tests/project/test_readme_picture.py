@@ -6,7 +6,7 @@ import re
 import struct
 import zlib
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_a_film_has_what_the_network_did(film: LearningFilm) -> None:
         assert moment.plane.shape == (8, 8, 3)
         assert np.allclose(moment.plane.sum(2), 1)
         assert list(moment.activity) == list(film.network.layers)
-        assert 0 < min(list(moment.activity.values())[:-1])
+        assert min(list(moment.activity.values())[:-1]) > 0
     assert film.moments[0].activity != film.moments[1].activity
     assert not np.array_equal(film.moments[0].plane, film.moments[2].plane)
 
@@ -55,7 +55,7 @@ def test_the_map_is_upright(film: LearningFilm) -> None:
 
 def test_the_picture_is_svg_whose_animations_exist(film: LearningFilm) -> None:
     text = film_svg(film)
-    root = ElementTree.fromstring(text)
+    root = ET.fromstring(text)
     assert root.attrib["viewBox"] == "0 0 960 400"
     defined = set(re.findall(r"@keyframes (\w+)", text))
     used = set(re.findall(r"animation(?:-name)?:([a-z]\w*)", text)) - {"none"}
