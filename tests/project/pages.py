@@ -102,6 +102,7 @@ def follow(
         if language == "python" and python:
             with redirect_stdout(io.StringIO()) as out:
                 exec(compile(text, document, "exec"), names)
+            sys.stdout.write(out.getvalue())
             if shown[block]:
                 assert_printed(out.getvalue(), shown[block], f"{document}: {text.strip().splitlines()[-1]}")
         elif language == "sh":
