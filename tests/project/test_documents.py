@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import volumetric
+from benchmarks.__main__ import SUITES, programs
 from scripts import formula_page
 from tests.project.printed_results import assert_printed, examples
 from volumetric.cli import COMMANDS
@@ -121,6 +122,14 @@ def test_commands_that_readme_and_commands_show_exist() -> None:
     named = set(re.findall(r"^volumetric ([a-z]+)", code_blocks("docs/commands.md"), re.MULTILINE))
     assert named >= set(re.findall(r"^volumetric ([a-z]+)", code_blocks("README.md"), re.MULTILINE))
     assert named <= set(COMMANDS)
+
+
+def test_figures_of_the_readme_name_their_benchmark() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Why not")[2]
+    rows = re.findall(r"^\| \*\*.*\| (`.*) \|$", text, re.MULTILINE)
+    assert len(rows) == len(re.findall(r"^\| \*\*", text, re.MULTILINE)) == 7
+    named = {name.split()[0] for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert named <= {*SUITES, *programs()}
 
 
 def test_files_that_the_readme_runs_exist() -> None:
