@@ -221,7 +221,7 @@ def _outputs(plan: Plan, names: Sequence[str] | None) -> tuple[str, ...]:
     unknown = [] if isinstance(names, str) else [str(name)[:64] for name in names if name not in plan.outputs]
     if unknown or isinstance(names, str) or not names:
         what = f"unknown output {unknown[0]!r}" if unknown else f"outputs must be a tuple of names, got {names!r}"
-        raise SpecError(what, hint=f'the network has {", ".join(plan.outputs)}; wanted="none" requests no output')
+        raise SpecError(what, hint=f'the network has {", ".join(plan.outputs)}; output_rows="none" requests no output')
     return tuple(name for name in plan.outputs if name in names)
 
 
