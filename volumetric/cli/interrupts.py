@@ -61,7 +61,7 @@ class StopRequest:
         """Handle a signal."""
         if self.requested:
             raise KeyboardInterrupt
-        self.requested = True
+        self.requested: bool = True
         if self._waits:
             raise Stopped
         console.note(f"stopping after {after}; Ctrl-C again stops at once")

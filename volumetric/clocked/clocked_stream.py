@@ -51,7 +51,9 @@ class ClockedStream(HasNodeMasks):
         if batch < 1:
             raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
         check_params(clocked.network, params)
-        self.clocked, self.batch, self.position = clocked, batch, 0
+        self.clocked: Clocked = clocked
+        self.batch: int = batch
+        self.position = 0
         self._device = device
         self._machine = Machine(clocked, batch)
         self._graphs = device.graphs()
@@ -226,7 +228,7 @@ class ClockedStream(HasNodeMasks):
     def fill(self, values: Mapping[str, KvValue], position: int) -> None:
         """Replace all states by ``[batch, …]`` arrays by key, taken after `position` ticks."""
         self._buffers.write(self._machine.scatter(values))
-        self.position = position
+        self.position: int = position
 
     def migrate(self, clocked: Clocked, params: Params) -> ClockedStream:
         """Return independent streams that continue from here on a machine whose fabrics have other nodes.

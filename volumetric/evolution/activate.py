@@ -178,7 +178,7 @@ class GenomePlacement:
 
     def __init__(self, device: AnyDevice) -> None:
         self._named = device != "auto"
-        self.device = device_for(device)
+        self.device: Device = device_for(device)
         self.info = self.device.info
         self._used = False
 

@@ -71,7 +71,8 @@ class MetadataCursor:
     __slots__ = ("at", "file")
 
     def __init__(self, file: MappedFile, at: int) -> None:
-        self.file, self.at = file, at
+        self.file: MappedFile = file
+        self.at = at
 
     @property
     def bytes_left(self) -> int:
@@ -150,5 +151,5 @@ class MetadataCursor:
             at += 8 + _LENGTH(buffer, at)[0]
         if at > end:
             raise CheckpointError(f"a string of {what} reaches beyond the end of the file")
-        self.at = at
+        self.at: int = at
         return LazyStrings(self.file, start, at, count)

@@ -17,7 +17,7 @@ from volumetric.loaders.directory import recover
 from volumetric.loaders.package_parts import SUMS_NAME, assemble_parts
 from volumetric.loaders.shards import INDEX_NAME, check_complete, is_file, list_found, parts_of, read_weight_map
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 NATIVE_NAME: Final = "network.json"
 _REPO = re.compile(r"(?P<org>[\w.-]+)/(?P<name>[\w.-]+)(?P<file>(?:/[\w.-]+)+\.gguf)?(?:@(?P<revision>[\w./-]+))?")

@@ -132,7 +132,7 @@ class WeightStore(NDArrayOperatorsMixin):
         rows: Callable[[int, int], Packed] | None = None,
         release: Callable[[], None] | None = None,
     ) -> None:
-        self.shape = tuple(shape)
+        self.shape: tuple[int, ...] = tuple(shape)
         self.scheme = scheme
         self._source: Packed | Callable[[], Packed] | None = source
         self._rows = rows
@@ -286,7 +286,7 @@ class WeightStore(NDArrayOperatorsMixin):
         """Replace the stored form by `packed`; the master stays. Raises `ShapeError` if it has another shape."""
         if packed.shape != self.shape:
             raise ShapeError(f"cannot store a tensor of shape {packed.shape} in a weight of shape {self.shape}")
-        self.scheme = packed.scheme
+        self.scheme: Scheme = packed.scheme
         self._notify_changed()
         self._source = packed
 

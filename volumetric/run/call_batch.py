@@ -93,7 +93,9 @@ class CallOutputs:
         counts = {name: [part.count if name in part.outputs else 0 for part in parts] for name in plan.outputs}
         self._starts = {name: list(accumulate(rows, initial=0)) for name, rows in counts.items()}
         widths = {name: plan.values[i].width for name, i in plan.outputs.items()}
-        self.rows = {name: np.empty((self._starts[name][-1], width), np.float32) for name, width in widths.items()}
+        self.rows: dict[str, F32Array] = {
+            name: np.empty((self._starts[name][-1], width), np.float32) for name, width in widths.items()
+        }
 
     def requested_rows(self, spans: Sequence[RowSpan]) -> dict[str, list[int]]:
         """Return output → its requested rows in a device call of `spans`, by index in that call, ascending."""

@@ -15,7 +15,7 @@ from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.hints import path_hint
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

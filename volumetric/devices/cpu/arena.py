@@ -82,8 +82,8 @@ class CallScratch:
         self.user: object = None
         self.arena: NDArray[np.uint8] = aligned_zeros(64)
         self._words = np.zeros(CONTROL_WORDS, np.int64)
-        self.words = memoryview(self._words.data)
-        self.control = address_of(self._words)
+        self.words: memoryview[int] = memoryview(self._words.data)
+        self.control: int = address_of(self._words)
         self._blocks: NDArray[np.uint8] = np.zeros(0, np.uint8)
 
     @property

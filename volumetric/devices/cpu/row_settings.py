@@ -59,24 +59,24 @@ class RowSettings:
         self.storage: KVStorage = storage
         self.context = context
         self.threads = threads
-        self.tokens = len(graph.tensors)
+        self.tokens: int = len(graph.tensors)
         self._compute: Rounding = compute
         self.direct_rows = DIRECT_ROWS
         if compute != "float32" and weights.has_integers and has_matrix_registers():
-            self.direct_rows = PACKED_ROWS
+            self.direct_rows: int = PACKED_ROWS
         attends = [node for node in partition.rows if node.op == "attend"]
-        self.pairs = tuple(dict.fromkeys(map(self.pair_of, attends)))
+        self.pairs: tuple[KvPair, ...] = tuple(dict.fromkeys(map(self.pair_of, attends)))
         opened = (unpacked_cache_bytes(node.attrs["kv_heads"], node.attrs["head_dim"]) for node in attends)
-        self.opened_bytes = max(opened, default=0) if self._rounds_attention() else 0
+        self.opened_bytes: int = max(opened, default=0) if self._rounds_attention() else 0
         tail_values = {i for use in partition.uses if use.tail for i in use.writes}
-        self.gathered = tuple(
+        self.gathered: tuple[int, ...] = tuple(
             dict.fromkeys(i for use in partition.uses if use.tail for i in use.reads if i not in tail_values)
         )
         # A product stores its last columns one by one; other operations store whole vectors, beyond the row's end.
         out = partition.outputs[OUTPUT]
-        self.late = tail_values.intersection(graph.outputs)
+        self.late: set[int] = tail_values.intersection(graph.outputs)
         by_product = any(node.op == "linear" and node.outputs[0] == out for node in partition.rows)
-        self.written = out if out in tail_values and by_product and not list(graph.readers(out)) else None
+        self.written: int | None = out if out in tail_values and by_product and not list(graph.readers(out)) else None
 
     def pair_of(self, node: Node) -> KvPair:
         """Return the pair that attention reads; nodes of one form without states share a pair that lives one step."""

@@ -93,7 +93,8 @@ class FixedStates:
         """Free every buffer."""
         for buffer in (*self.buffers.values(), *([] if self._moves is None else [self._moves])):
             self._context.free(buffer)
-        self.buffers, self._moves = {}, None
+        self.buffers: dict[str, Any] = {}
+        self._moves = None
 
     def _bytes(self, key: str) -> int:
         return 16 * ceil_div(self._specs[key].size, 4)

@@ -72,7 +72,7 @@ class SettlingWatch:
         now = np.concatenate([counts, age]).tobytes()
         if not all(_is_settled(*end) for end in ends):
             self._seen.clear()
-        self.settled = now in self._seen
+        self.settled: bool = now in self._seen
         self._seen.add(now)
 
     def _is_mine(self, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.network import Network, Params
@@ -43,4 +43,5 @@ def open_stream(
     return RowStream(device, machine, params, batch=batch, options=options)
 
 
-__getattr__ = moved_names_getattr(__name__)
+if not TYPE_CHECKING:  # to type checkers a former name is unknown
+    __getattr__ = moved_names_getattr(__name__)
