@@ -45,7 +45,7 @@ class StopRequest:
     """A request to stop, and whether it may interrupt at once."""
 
     def __init__(self) -> None:
-        self.requested = False
+        self.requested: bool = False
         self._waits = False
 
     @contextmanager
@@ -61,7 +61,7 @@ class StopRequest:
         """Handle a signal."""
         if self.requested:
             raise KeyboardInterrupt
-        self.requested: bool = True
+        self.requested = True
         if self._waits:
             raise Stopped
         console.note(f"stopping after {after}; Ctrl-C again stops at once")

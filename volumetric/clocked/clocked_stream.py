@@ -53,7 +53,7 @@ class ClockedStream(HasNodeMasks):
         check_params(clocked.network, params)
         self.clocked: Clocked = clocked
         self.batch: int = batch
-        self.position = 0
+        self.position: int = 0
         self._device = device
         self._machine = Machine(clocked, batch)
         self._graphs = device.graphs()
@@ -228,7 +228,7 @@ class ClockedStream(HasNodeMasks):
     def fill(self, values: Mapping[str, KvValue], position: int) -> None:
         """Replace all states by ``[batch, …]`` arrays by key, taken after `position` ticks."""
         self._buffers.write(self._machine.scatter(values))
-        self.position: int = position
+        self.position = position
 
     def migrate(self, clocked: Clocked, params: Params) -> ClockedStream:
         """Return independent streams that continue from here on a machine whose fabrics have other nodes.

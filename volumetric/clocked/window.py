@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from volumetric.layers.emit_scope import Scope
 from volumetric.network.grid import Coord
 from volumetric.run.kv_value import KvValue, as_numbers
 from volumetric.run.stream_buffers import StreamBufferSpec
+
+if TYPE_CHECKING:
+    from volumetric.graph.state_spec import StateSpec
 
 GetWeight: TypeAlias = Callable[[str, Shape], int]
 GetStack: TypeAlias = Callable[[Sequence[str], Shape], int]
@@ -61,6 +64,7 @@ class Machine:
         }
         self.named: dict[str, tuple[int, int]] = {str(coord): place for coord, place in self.places.items()}
         self.buffers: dict[str, StreamBufferSpec] = {}
+        self.stream_states: dict[str, StateSpec]
         states = self.stream_states = stream_states(clocked)
         for name, port in clocked.network.ports.items():
             if port_key(name) in states:
@@ -133,7 +137,7 @@ class TickWindow:
     ) -> None:
         self.work: GraphBuilder = work
         self.machine: Machine = machine
-        self.state = state
+        self.state: dict[str, int] = state
         self.param: GetWeight = param
         self._stack = stack
         self._stacks: dict[tuple[str, ...], int] = {}

@@ -60,7 +60,7 @@ class NoveltyArchive:
     def __init__(self, config: NoveltyConfig | None = None, seed: int = 0) -> None:
         self.config: NoveltyConfig = config or NoveltyConfig()
         self.seed = seed
-        self.generations = 0
+        self.generations: int = 0
         self.behaviours: NDArray[np.float64] = np.empty((0, 0))
 
     def __len__(self) -> int:

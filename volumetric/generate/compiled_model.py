@@ -35,6 +35,7 @@ from volumetric.run.preparable import Preparable
 
 if TYPE_CHECKING:
     from volumetric.loaders.peft_merge import Lora
+    from volumetric.run.plan import Plan
 
 
 @renamed_members(beside="with_adapters", together="with_batched_adapters")
@@ -67,6 +68,7 @@ class CompiledModel:
     ) -> None:
         self.device = device
         self.plain = loaded
+        self.plan: Plan
         self.plan = plan = lower(with_hidden(loaded), options.context)
         self.loaded: LoadedModel
         self.loaded, adapters = apply_adapters(loaded, plan, lora)

@@ -35,8 +35,8 @@ def differentiate(
 
     Returns
     -------
-    Tensor of `wrt` → its gradient. A tensor on which no seeded tensor depends is missing: its gradient is 0. The gradient
-    of a parameter that several nodes read is the sum of their gradients.
+    Tensor of `wrt` → its gradient. A tensor on which no seeded tensor depends is missing: its gradient is 0. The
+    gradient of a parameter that several nodes read is the sum of their gradients.
 
     Raises
     ------

@@ -72,7 +72,7 @@ class MetadataCursor:
 
     def __init__(self, file: MappedFile, at: int) -> None:
         self.file: MappedFile = file
-        self.at = at
+        self.at: int = at
 
     @property
     def bytes_left(self) -> int:
@@ -151,5 +151,5 @@ class MetadataCursor:
             at += 8 + _LENGTH(buffer, at)[0]
         if at > end:
             raise CheckpointError(f"a string of {what} reaches beyond the end of the file")
-        self.at: int = at
+        self.at = at
         return LazyStrings(self.file, start, at, count)

@@ -133,7 +133,7 @@ class WeightStore(NDArrayOperatorsMixin):
         release: Callable[[], None] | None = None,
     ) -> None:
         self.shape: tuple[int, ...] = tuple(shape)
-        self.scheme = scheme
+        self.scheme: Scheme = scheme
         self._source: Packed | Callable[[], Packed] | None = source
         self._rows = rows
         self._release = release
@@ -286,7 +286,7 @@ class WeightStore(NDArrayOperatorsMixin):
         """Replace the stored form by `packed`; the master stays. Raises `ShapeError` if it has another shape."""
         if packed.shape != self.shape:
             raise ShapeError(f"cannot store a tensor of shape {packed.shape} in a weight of shape {self.shape}")
-        self.scheme: Scheme = packed.scheme
+        self.scheme = packed.scheme
         self._notify_changed()
         self._source = packed
 

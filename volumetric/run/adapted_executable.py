@@ -95,7 +95,7 @@ class SharedExecutables:
         self.mixed: Executable = mixed
         self.plain: Executable | None = plain
         self.scales: dict[str, F32Array] = dict(scales)
-        self.users = 0
+        self.users: int = 0
 
     def new_state(self, name: str) -> AdaptedState:
         """Return an empty state with the adapters `name`."""

@@ -70,7 +70,7 @@ class SequenceState(ABC):
 
     def __init__(self, specs: Mapping[str, StateSpec]) -> None:
         self.specs: Mapping[str, StateSpec] = specs
-        self.position = 0
+        self.position: int = 0
         self._reach = 0
         """`reach` of the rows passed to `fill`."""
 
@@ -117,7 +117,7 @@ class SequenceState(ABC):
     def fill(self, values: Mapping[str, KvValue], position: int) -> None:
         """Set all values of an empty state."""
         self._write(values, position)
-        self.position: int = position
+        self.position = position
         self._reach = oldest_restorable(values, self.specs, position)
 
     @abstractmethod

@@ -87,7 +87,7 @@ class Engine:
         step_seconds: float = 0.0,
     ) -> None:
         self.model = model
-        self.users = 1
+        self.users: int = 1
         self.scheduler: Scheduler = Scheduler(model, limits, draft=draft)
         self._running: dict[Ticket, SubmittedJobs] = {}
         self._loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from volumetric.train.lora import DOWN, UP
 from volumetric.train.output_losses import Losses, Tally
 from volumetric.train.precision import schemes_of, trained_store
 from volumetric.train.trainable import first_masters, kept_store, learned_buffers, trained_keys
+
+if TYPE_CHECKING:
+    from volumetric.graph.numpy_graphs import NumpyStore
 
 
 class TrainedArrays:
@@ -69,12 +72,12 @@ class TrainedArrays:
         self.schemes: dict[str, Scheme] = schemes_of(network, params, options.dtype)
         self.trained_keys: list[str] = trained_keys(plan, params, options)
         masters = first_masters(params, self.trained_keys, options)
-        self.shapes = {key: w.shape for key, w in masters.items()}
+        self.shapes: dict[str, tuple[int, ...]] = {key: w.shape for key, w in masters.items()}
         self.buffers: dict[str, tuple[int, ...]] = {
             key: params[key].shape for key in learned_buffers(plan, params, options)
         }
-        self.updates = 0
-        self.store = device.store()
+        self.updates: int = 0
+        self.store: NumpyStore | Any = device.store()
         self.programs: ProgramCache = ProgramCache()
         self._kept = {
             key: kept_store(store, options, self.schemes[key], trained=key in self.trained_keys)
@@ -118,7 +121,7 @@ class TrainedArrays:
             self.stacks.write_to(self.store, arrays, arrays.__getitem__, partial(slot_key, slot))
         for key, array in state.buffers.items():
             self.store.write(key, array)
-        self.updates: int = state.updates
+        self.updates = state.updates
 
     def params(self) -> Params:
         """Return the current weights; stores that are neither trained nor converted are the originals."""

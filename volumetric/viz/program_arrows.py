@@ -64,7 +64,9 @@ class Arrows:
             if wire.reads != wire.writes
         ]
         places = self._places()
-        self.curves = [(way.wire, _curve(places[i, 0], places[i, 1], way.sides)) for i, way in enumerate(self.ways)]
+        self.curves: list[tuple[Wire, _Points]] = [
+            (way.wire, _curve(places[i, 0], places[i, 1], way.sides)) for i, way in enumerate(self.ways)
+        ]
         self.curves += self._loops([wire for wire in wires if wire.reads == wire.writes])
         self.labels: Labels = Labels()
         self.labels.reserve(occupied)

@@ -17,6 +17,8 @@ from volumetric.viz.program_labels import LINE, Spot, edge_label, fold_text, lab
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from volumetric.program.layer.region import Canvas
+
 FAMILIES: Final = {
     "observation": "#dbe9f6", "state": "#e3f1dc", "memory": "#efe3f4", "residual": "#fbe3dc", "action": "#fdf0cf",
 }  # fmt: skip
@@ -84,7 +86,7 @@ class Sheet:
 
     def __init__(self, program: Program) -> None:
         self.program: Program = program
-        self.canvas = program.canvas
+        self.canvas: Canvas = program.canvas
         regions = self.canvas.regions
         self.texts: dict[str, list[str]] = {name: region_text(program, name) for name in regions}
         axes = len(self.canvas.sides)

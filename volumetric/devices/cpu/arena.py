@@ -31,7 +31,7 @@ class Arena:
         self._bytes = np.frombuffer(_map_memory(size + _HUGE, huge=True), np.uint8)
         self._next = self._bytes.ctypes.data + -self._bytes.ctypes.data % _HUGE
         self._end = self._bytes.ctypes.data + self._bytes.size
-        self.used = 0
+        self.used: int = 0
 
     def allocate(self, size: int) -> int:
         """Return the address of `size` new bytes, a multiple of 64."""

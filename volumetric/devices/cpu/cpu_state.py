@@ -75,7 +75,7 @@ class StateMemory:
 
     def __init__(self, layout: StateLayout) -> None:
         self.layout = layout
-        self.caches = [
+        self.caches: list[KvCache] = [
             KvCache(pair, layout.storage, window=layout.window(pair), limit=layout.limit) for pair in layout.pairs
         ]
         self.plain: dict[str, NDArray[Any]] = {}
@@ -149,7 +149,7 @@ class StateMemory:
         spare = any(len(self.plain[key]) > position for key in self._row_keys)
         if spare or any(cache.capacity > fit for cache, fit in zip(self.caches, fits, strict=True)):
             fitting = self.copy(position, fit=True)
-            self.caches: list[KvCache] = fitting.caches
+            self.caches = fitting.caches
             self.plain = fitting.plain
             self._write_table()
 

@@ -43,7 +43,7 @@ class RowPrograms:
         self.graph: Graph = settings.graph
         self.between = between
         read = (step.attrs["spec"].num_embeddings for step in self.cut.plan.steps if step.op == "embedding")
-        self.vocabulary = min(read, default=0)
+        self.vocabulary: int = min(read, default=0)
         inputs = (self.cut.plan.values[i] for i in self.cut.plan.inputs.values())
         needed = [value.dtype for value in inputs if value.default is None]
         self.chooses: bool = needed == ["int32"] and settings.written is not None and not between.cores

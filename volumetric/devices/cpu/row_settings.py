@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from volumetric.devices.cpu.cpu_state import plain_states
 from volumetric.devices.cpu.kernels.amx.amx_scratch import PACKED_ROWS
@@ -17,6 +18,9 @@ from volumetric.devices.cpu.resident_weights import PanelMatrix, ResidentWeights
 from volumetric.graph.ops import Node
 from volumetric.network import OUTPUT
 from volumetric.run.graph.partition import Partition
+
+if TYPE_CHECKING:
+    from volumetric.graph.ops import Graph
 
 
 class RowSettings:
@@ -54,6 +58,7 @@ class RowSettings:
         threads: int,
     ) -> None:
         self.cut = partition
+        self.graph: Graph
         self.graph = graph = partition.graph
         self.weights = weights
         self.storage: KVStorage = storage

@@ -95,7 +95,7 @@ class StepTable:
         if apart:  # they may be repeated
             meets[id(placement.leaves[-1])] = True
         self._words = np.zeros((len(every), STEP_WORDS), np.int64)
-        self.slots = np.zeros((len(builder.sizes), 2), np.int64)
+        self.slots: Array = np.zeros((len(builder.sizes), 2), np.int64)
         self._later: list[tuple[int, int, int]] = []
         behind = len(builder.steps)
         for at, (step, row) in enumerate(zip(every, self._words, strict=True)):

@@ -60,7 +60,7 @@ class ThreadController:
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = limit
-        self.threads = limit
+        self.threads: int = limit
         self._clock = clock
         self._usual: dict[tuple[str, int], float] = {}
         self._mean: dict[tuple[str, int], float] = {}
@@ -218,7 +218,7 @@ class ThreadController:
         else:
             self._pause = _FIRST_PAUSE if self._steady >= _STEADY_CALLS else 2 * self._pause
         self._pause = min(_LONGEST_PAUSE, self._pause)
-        self.threads: int = threads
+        self.threads = threads
         self._trial = 0
         self._steady = 0
         self._vain = _FIRST_VAIN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,9 @@ from volumetric.run.sequence_state import check_tokens
 from volumetric.run.state_file import restore_state
 from volumetric.run.step_times import StepTime
 
+if TYPE_CHECKING:
+    from volumetric.graph.ops import Graph
+
 
 class GpuExecutable:
     """A network bound to weights on one GPU.
@@ -98,8 +101,10 @@ class GpuExecutable:
         self._native = native
         self._closed = False
         self._partition = partition = Partition(plan, native, parted=GpuGraphs.parted)
+        self.graph: Graph
         self.graph = graph = partition.graph
         parts = partition.segments
+        self.options: RunOptions
         self.options = options = with_kv_dtype(options, plan, params)
         shapes = attention_shapes(graph, options)
         self.weights: WeightBuffers = WeightBuffers(

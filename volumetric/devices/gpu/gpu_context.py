@@ -102,7 +102,7 @@ class GpuContext:
         self.query_usage: Any = self._usage.QUERY_RESOLVE | self._usage.COPY_SRC
         self._errors = (wgpu.GPUError, RuntimeError)
         self._out_of_memory = wgpu.GPUOutOfMemoryError
-        self.allocated = 0
+        self.allocated: int = 0
         self._staged = 0
         features = [name for name in _WANTED_FEATURES if name in adapter.features]
         with self.guard("opening the GPU"):

@@ -84,7 +84,7 @@ class PageSet:
         self.buffers: dict[str, Any] = self._allocate_buffers(count)
         self._uses = [1] + (count - 1) * [0]
         self._free = list(range(count - 1, 0, -1))
-        self.tables = self._new_tables(lines)
+        self.tables: None = self._new_tables(lines)
         self._moves: Any = None
 
     @property
@@ -240,7 +240,7 @@ class PageSet:
         for buffer in (*self.buffers.values(), self.tables, *([] if self._moves is None else [self._moves])):
             self._of.context.free(buffer)
         self.buffers = {}
-        self.tables: None = None
+        self.tables = None
         self._moves = None
 
     def _new_tables(self, lines: int) -> Any:

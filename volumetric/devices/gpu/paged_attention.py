@@ -23,6 +23,7 @@ from volumetric.run.plan import Plan
 
 if TYPE_CHECKING:
     from volumetric.devices.gpu.encode import RecordingFrame, RowRecorder
+    from volumetric.devices.gpu.kernels.attention import RowsTuning
 
 _FUSE_COMBINE_BYTES = 6 << 20
 """Bytes of attention partials read by all workgroups of an output projection together, up to which reading them is
@@ -95,7 +96,7 @@ class AttentionBuffers:
         self.caps = caps
         self.tables: RotationTables = RotationTables(scratch)
         cuts = [attention.tune_rows(shape, caps) for shape in shapes.values()]
-        self.cut = min(cuts, key=lambda tuning: tuning.rows, default=None)
+        self.cut: RowsTuning | None = min(cuts, key=lambda tuning: tuning.rows, default=None)
         self.block: int = self.cut.rows if self.cut else 1
         self.whole: bool = any(not (shape.state and shape.causal) for shape in shapes.values())
         self.queries, self._parts, self._maxima, self.alone = "", "", "", {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from volumetric.devices.gpu.kernels.dispatch import CallRows, power_of_two
 from volumetric.devices.gpu.value_buffers import ValueBuffers, row_words
 from volumetric.network import INPUT, OUTPUT
 from volumetric.run.graph.partition import Partition
+
+if TYPE_CHECKING:
+    from volumetric.graph.ops import Graph
 
 Needed: TypeAlias = tuple[range, ...]
 """The needed parts, see `Partition.needed`."""
@@ -86,6 +89,7 @@ class RecordingCache:
         self.context = context
         self.executor = executor
         self.scratch = scratch
+        self.graph: Graph
         self.graph = graph = recorder.graph
         self.inputs: dict[str, int] = partition.inputs
         self.input: int = partition.inputs[INPUT]

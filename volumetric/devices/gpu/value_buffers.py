@@ -88,7 +88,9 @@ class ValueBuffers:
         crossing = {i for node in tail for i in graph_values(graph, node)} - made_in_tail
         slots = BufferNames("value", limit)
         inputs = [i for i in graph.inputs if i not in graph.derived]
-        self.values = {i: slots.new(self.rows * row_bytes(graph.tensors[i]), graph.tensors[i].name) for i in inputs}
+        self.values: dict[int, str] = {
+            i: slots.new(self.rows * row_bytes(graph.tensors[i]), graph.tensors[i].name) for i in inputs
+        }
         self._assign_buffers(graph, body, slots, self.rows, sorted(crossing))
         self._assign_buffers(graph, tail, slots, self.tail_rows, ())
         self.buffers.make_all(slots.sizes)

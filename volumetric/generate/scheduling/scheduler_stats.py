@@ -26,7 +26,7 @@ class Histogram:
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds: tuple[float, ...] = tuple(bounds)
         self.counts: list[int] = [0] * (len(self.bounds) + 1)
-        self.total = 0.0
+        self.total: float = 0.0
 
     def add(self, value: float) -> None:
         """Count a value; an upper bound belongs to its range."""

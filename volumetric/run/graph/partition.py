@@ -88,6 +88,7 @@ class Partition:
 
     def __init__(self, plan: Plan, native: Collection[str], *, parted: bool = False) -> None:
         self.plan = plan
+        self.graph: Graph
         self.graph = graph = open_graph(plan, (DIALECT | GROUPED).intersection(native), parted=parted)
         self.inputs: dict[str, int] = dict(zip(plan.inputs, graph.caller_inputs, strict=True))
         self.outputs: dict[str, int] = dict(zip(plan.outputs, graph.outputs, strict=True))
