@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,16 +16,13 @@ from volumetric.clocked.layer_clocks import ClockReads
 from volumetric.clocked.machine import Clocked
 from volumetric.clocked.states import port_key, stream_states, wait_key
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.state_spec import bounded_states
+from volumetric.graph.state_spec import StateSpec, bounded_states
 from volumetric.layers import MLP, Dense, SwiGLU
 from volumetric.layers.clock_steps import GraphClockOps, counters, step
 from volumetric.layers.emit_scope import Scope
 from volumetric.network.grid import Coord
 from volumetric.run.kv_value import KvValue, as_numbers
 from volumetric.run.stream_buffers import StreamBufferSpec
-
-if TYPE_CHECKING:
-    from volumetric.graph.state_spec import StateSpec
 
 GetWeight: TypeAlias = Callable[[str, Shape], int]
 GetStack: TypeAlias = Callable[[Sequence[str], Shape], int]

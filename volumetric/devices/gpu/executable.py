@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,9 +60,6 @@ from volumetric.run.sequence_state import check_tokens
 from volumetric.run.state_file import restore_state
 from volumetric.run.step_times import StepTime
 
-if TYPE_CHECKING:
-    from volumetric.graph.ops import Graph
-
 
 class GpuExecutable:
     """A network bound to weights on one GPU.
@@ -101,10 +98,8 @@ class GpuExecutable:
         self._native = native
         self._closed = False
         self._partition = partition = Partition(plan, native, parted=GpuGraphs.parted)
-        self.graph: Graph
         self.graph = graph = partition.graph
         parts = partition.segments
-        self.options: RunOptions
         self.options = options = with_kv_dtype(options, plan, params)
         shapes = attention_shapes(graph, options)
         self.weights: WeightBuffers = WeightBuffers(
@@ -118,9 +113,7 @@ class GpuExecutable:
         attends = (node for node in graph.nodes if node.op == "attend")
         cache_shapes = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
         fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
-        self.pool: PagePool = (
-            PagePool(context, cache_shapes, options.context, fixed) if shared_with is None else shared_with.pool
-        )
+        self.pool: PagePool = shared_with.pool if shared_with else PagePool(context, cache_shapes, options.context, fixed)
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
         attention = AttentionBuffers(shapes, self.scratch, context.caps)
         self._recorder = RowRecorder(
