@@ -113,7 +113,8 @@ class GpuExecutable:
         attends = (node for node in graph.nodes if node.op == "attend")
         cache_shapes = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
         fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
-        self.pool: PagePool = shared_with.pool if shared_with else PagePool(context, cache_shapes, options.context, fixed)
+        pool = PagePool(context, cache_shapes, options.context, fixed) if shared_with is None else shared_with.pool
+        self.pool: PagePool = pool
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
         attention = AttentionBuffers(shapes, self.scratch, context.caps)
         self._recorder = RowRecorder(
