@@ -31,9 +31,10 @@ def code_blocks(document: str) -> str:
 
 
 def test_version_is_the_same_everywhere() -> None:
-    version = PROJECT["project"]["version"]
-    assert volumetric.__version__ == version
-    assert re.search(rf"^## {re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "volumetric/__init__.py"
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## {re.escape(volumetric.__version__)}\b", changelog, re.MULTILINE)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

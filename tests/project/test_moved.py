@@ -6,13 +6,22 @@ import subprocess
 import sys
 import warnings
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
+from typing import Any
 
+import numpy as np
 import pytest
 
 import volumetric
 from volumetric.base.moved_modules import MODULES, NAMES, STAY, new_path
 from volumetric.base.renamed_modules import RENAMED
+from volumetric.generate.params import SamplingParams
+from volumetric.generate.scheduling.jobs import Job, Ticket
+from volumetric.generate.scheduling.limits import Limits
+from volumetric.graph.build import GraphBuilder
+from volumetric.graph.differentiate import differentiate
+from volumetric.run import SequenceRows
 
 
 @pytest.mark.parametrize("path", sorted(MODULES))
@@ -77,3 +86,33 @@ def test_the_face_knows_modules_that_have_moved() -> None:
     with pytest.warns(DeprecationWarning, match=r"volumetric\.runtime is volumetric\.run now"):
         before = volumetric.runtime  # pyright: ignore[reportAttributeAccessIssue]  (an old name)
     assert before is volumetric.run
+
+
+JOB = Job(prompt=[1], params=SamplingParams())
+
+
+@pytest.mark.parametrize(
+    ("call", "former", "present", "value"),
+    [
+        (partial(Job, prompt=[1], params=SamplingParams()), "held", "session_state", None),
+        (partial(Ticket, JOB, 0, 0.0), "seated", "started", True),
+        (partial(SequenceRows, None, np.zeros(1, np.int32)), "wanted", "output_rows", "none"),
+        (Limits, "seats", "slots", 3),
+    ],
+)
+def test_a_field_is_set_by_its_former_name(call: partial[Any], former: str, present: str, value: object) -> None:
+    name = call.func.__name__ if isinstance(call, partial) else call.__name__
+    with pytest.warns(DeprecationWarning, match=rf"{name}\({former}=…\) is {name}\({present}=…\) now") as warned:
+        built = call(**{former: value})
+    assert getattr(built, present) == value
+    assert warned[0].filename == __file__
+
+
+def test_a_function_takes_an_argument_by_its_former_name() -> None:
+    work = GraphBuilder()
+    x = work.input("x", (3,))
+    seeds = {work.unary(x, "tanh"): work.constant(np.ones(3))}
+    with pytest.warns(DeprecationWarning, match=r"differentiate\(wanted=…\) is differentiate\(wrt=…\) now"):
+        assert differentiate(work, seeds, wanted=[x]).keys() == {x}  # pyright: ignore[reportCallIssue]  (a former name)
+    with pytest.raises(TypeError, match="differentiate\\(\\) got 'wrt' twice, once as 'wanted'"):
+        differentiate(work, seeds, wrt=[x], wanted=[x])  # pyright: ignore[reportCallIssue]

@@ -26,7 +26,7 @@ class VolumetricError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
-        self.hint = hint or self.advice
+        self.hint: str | None = hint or self.advice
         if self.hint:
             self.add_note(f"hint: {self.hint}")
 

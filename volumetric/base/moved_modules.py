@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeVar
 
     T = TypeVar("T")
+    F = TypeVar("F", bound=Callable[..., Any])
 
 MODULES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -180,17 +181,33 @@ def renamed_members(constructor: bool = False, /, **members: str) -> Callable[[t
         for former, present in members.items():
             setattr(cls, former, property(_forward(f"{cls.__name__}.{former}", present)))
         if constructor:
-            original = cls.__init__
-
-            @wraps(original)
-            def initialise(self: T, *args: Any, **values: Any) -> None:
-                for former in members.keys() & values.keys():
-                    _warn(f"{cls.__name__}({former}=…)", f"{cls.__name__}({members[former]}=…)")
-                    values[members[former]] = values.pop(former)
-                original(self, *args, **values)
-
-            cls.__init__ = initialise  # pyright: ignore[reportAttributeAccessIssue]
+            cls.__init__ = renamed_parameters(cls.__name__, **members)(cls.__init__)  # pyright: ignore[reportAttributeAccessIssue]
         return cls
+
+    return decorate
+
+
+def renamed_parameters(name: str, /, **parameters: str) -> Callable[[F], F]:
+    """Return a decorator that keeps former names of a function's keyword arguments, with a warning.
+
+    Parameters
+    ----------
+    name : of the function or class, for the warning
+    parameters : former name → present name
+    """
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def call(*args: Any, **values: Any) -> Any:
+            if values and not values.keys().isdisjoint(parameters):
+                for former in parameters.keys() & values.keys():
+                    if parameters[former] in values:
+                        raise TypeError(f"{name}() got {parameters[former]!r} twice, once as {former!r}")
+                    _warn(f"{name}({former}=…)", f"{name}({parameters[former]}=…)")
+                    values[parameters[former]] = values.pop(former)
+            return function(*args, **values)
+
+        return call  # pyright: ignore[reportReturnType]  (the same signature, and more)
 
     return decorate
 

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 EVERY: Final = 0.2
 """Seconds between records, and from the start to the first one: short work reports nothing."""
@@ -29,7 +29,10 @@ class WorkMeter:
     """
 
     def __init__(self, what: str, total: int, *, unit: str = "tensor", nbytes: int = 0) -> None:
-        self.what, self.total, self.unit, self.nbytes = what, total, unit, nbytes
+        self.what: str = what
+        self.total: int = total
+        self.unit: str = unit
+        self.nbytes: int = nbytes
         self._pieces = self._bytes = 0
         self._start = self._last = time.monotonic()
         self._told = False

@@ -7,7 +7,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -65,7 +65,7 @@ def explain_sampling(merged: MergedParams) -> None:
     logging.getLogger(__name__).info("sampling: %s", merged)
 
 
-write = stdio.write  # write a part of the result at once, unchanged
+write: Callable[[str], None] = stdio.write  # write a part of the result at once, unchanged
 
 
 def write_json(value: Any, *, indent: int | None = None) -> None:

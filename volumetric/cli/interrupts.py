@@ -45,7 +45,7 @@ class StopRequest:
     """A request to stop, and whether it may interrupt at once."""
 
     def __init__(self) -> None:
-        self.requested = False
+        self.requested: bool = False
         self._waits = False
 
     @contextmanager

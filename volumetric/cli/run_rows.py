@@ -194,6 +194,7 @@ class ArrayRows:
             shapes = ", ".join(f"{name} {list(size)}" for name, size in sizes.items())
             raise UsageError(f"{path}: all arrays must have the same streams and rows, got {shapes}")
         self._marks = marks
+        self.batch: int
         self.batch, self._rows = next(iter(sizes.values()))
         if not self.batch:
             raise UsageError(f"{path} has no streams")

@@ -51,7 +51,9 @@ class ClockedStream(HasNodeMasks):
         if batch < 1:
             raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
         check_params(clocked.network, params)
-        self.clocked, self.batch, self.position = clocked, batch, 0
+        self.clocked: Clocked = clocked
+        self.batch: int = batch
+        self.position: int = 0
         self._device = device
         self._machine = Machine(clocked, batch)
         self._graphs = device.graphs()

@@ -66,9 +66,11 @@ class LocalLearning:
 
     def __post_init__(self) -> None:
         """Emit, for each bucket, the output that its targets refer to."""
-        self.before = self.window.before
-        self.now = [self.window.moments[i] for i in range(len(self.machine.buckets))]
-        self.target_moments = {i: self._target_moment(i) for i in range(len(self.now)) if self.machine.stops(i)}
+        self.before: dict[str, int] = self.window.before
+        self.now: list[Moment] = [self.window.moments[i] for i in range(len(self.machine.buckets))]
+        self.target_moments: dict[int, Moment] = {
+            i: self._target_moment(i) for i in range(len(self.now)) if self.machine.stops(i)
+        }
         self.shifts: dict[int, int] = {}
         """Bucket → target minus output, ``[n, streams, …]``."""
 

@@ -16,10 +16,11 @@ from volumetric.clocked.layer_clocks import ClockReads
 from volumetric.clocked.machine import Clocked
 from volumetric.clocked.states import port_key, stream_states, wait_key
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.state_spec import bounded_states
+from volumetric.graph.state_spec import StateSpec, bounded_states
 from volumetric.layers import MLP, Dense, SwiGLU
 from volumetric.layers.clock_steps import GraphClockOps, counters, step
 from volumetric.layers.emit_scope import Scope
+from volumetric.network.grid import Coord
 from volumetric.run.kv_value import KvValue, as_numbers
 from volumetric.run.stream_buffers import StreamBufferSpec
 
@@ -52,11 +53,15 @@ class Machine:
     """
 
     def __init__(self, clocked: Clocked, batch: int) -> None:
-        self.clocked, self.batch = clocked, batch
-        self.buckets = buckets_of(clocked)
-        self.places = {c: (i, n) for i, bucket in enumerate(self.buckets) for n, c in enumerate(bucket.coords)}
-        self.named = {str(coord): place for coord, place in self.places.items()}
+        self.clocked: Clocked = clocked
+        self.batch: int = batch
+        self.buckets: tuple[Bucket, ...] = buckets_of(clocked)
+        self.places: dict[Coord, tuple[int, int]] = {
+            c: (i, n) for i, bucket in enumerate(self.buckets) for n, c in enumerate(bucket.coords)
+        }
+        self.named: dict[str, tuple[int, int]] = {str(coord): place for coord, place in self.places.items()}
         self.buffers: dict[str, StreamBufferSpec] = {}
+        self.stream_states: dict[str, StateSpec]
         states = self.stream_states = stream_states(clocked)
         for name, port in clocked.network.ports.items():
             if port_key(name) in states:
@@ -127,8 +132,11 @@ class TickWindow:
     def __init__(
         self, work: GraphBuilder, machine: Machine, state: dict[str, int], param: GetWeight, stack: GetStack
     ) -> None:
-        self.work, self.machine, self.state = work, machine, state
-        self.param, self._stack = param, stack
+        self.work: GraphBuilder = work
+        self.machine: Machine = machine
+        self.state: dict[str, int] = state
+        self.param: GetWeight = param
+        self._stack = stack
         self._stacks: dict[tuple[str, ...], int] = {}
         self.moments: list[Moment] = []
         """Inputs and outputs of the last tick, by bucket."""

@@ -22,7 +22,7 @@ from volumetric.loaders.name_rules import SHOWN
 from volumetric.loaders.shards import open_safetensors
 from volumetric.loaders.tensor_source import TensorSource
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def open_bare(location: ModelLocation) -> TensorSource:

@@ -51,7 +51,10 @@ class RenamedSource:
     def __init__(
         self, source: TensorSource, names: Mapping[str, str], how: str = "", heads: Mapping[str, int] | None = None
     ) -> None:
-        self._source, self._names, self.how, self._heads = source, names, how, heads or {}
+        self._source = source
+        self._names = names
+        self.how: str = how
+        self._heads = heads or {}
         self.entries: dict[str, TensorEntry] = {
             name: dataclasses.replace(source.entries[old], name=name) for name, old in names.items()
         }

@@ -8,23 +8,39 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, overload
 
 from volumetric.base.errors import DeviceError, SpecError
 from volumetric.base.hints import suggestion
 from volumetric.run.device import Device, DeviceInfo
+
+if TYPE_CHECKING:
+    from volumetric.run.streams import StreamingDevice
 
 NAMES = ("auto", "cpu", "gpu", "reference")
 VARIABLE: Final = "VOLUMETRIC_DEVICE"
 """The environment variable that sets the meaning of "auto"."""
 AnyDevice: TypeAlias = "str | Device"
 """Where to compute: a name for `open_device`, or an open device."""
+OpenedDevice = TypeVar("OpenedDevice", bound="Device")
 _KNOWN: Final = "known: auto, cpu, gpu, gpu:N, reference"
 _OF_OTHERS: Final = re.compile(
     r"(?:cuda|mps|metal|mtl|rocm|hip|vulkan|xpu|opencl|sycl|webgpu|directml)(\d*)", re.IGNORECASE
 )
 """Names of GPUs in other programs, by vendor or API; some have a number, as in CUDA0."""
 _log = logging.getLogger(__name__)
+
+
+@overload
+def open_device(device: str = "auto", *, threads: int | None = None) -> StreamingDevice: ...
+
+
+@overload
+def open_device(device: OpenedDevice, *, threads: int | None = None) -> OpenedDevice: ...
+
+
+@overload
+def open_device(device: AnyDevice, *, threads: int | None = None) -> Device: ...
 
 
 def open_device(device: AnyDevice = "auto", *, threads: int | None = None) -> Device:

@@ -89,7 +89,7 @@ class ReferenceExecutable:
 
     def __init__(self, plan: Plan, weights: Mapping[str, Array], options: RunOptions, dtype: Float) -> None:
         self.plan = plan
-        self.weights = weights
+        self.weights: Mapping[str, Array] = weights
         self.options = options
         self.overlaid: MergedLora | None = None
         self._dtype = dtype

@@ -40,7 +40,7 @@ class ReferenceState(SequenceState):
 
     def append(self, rows: int, buffers: Mapping[str, Array]) -> None:
         """Store the buffers as they are after so many more rows."""
-        self.position += rows
+        self.position = self.position + rows
         for key, value in buffers.items():
             spec = self.specs[key]
             self.values[key] = value.reshape(spec.shape) if spec.kind == "fixed" else value

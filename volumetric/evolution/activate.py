@@ -20,6 +20,7 @@ from volumetric.run.device import Device
 
 if TYPE_CHECKING:
     from volumetric.devices.gpu.device import GpuDevice
+    from volumetric.run.device import DeviceInfo
 
 F64Array = NDArray[np.float64]
 
@@ -178,8 +179,8 @@ class GenomePlacement:
 
     def __init__(self, device: AnyDevice) -> None:
         self._named = device != "auto"
-        self.device = device_for(device)
-        self.info = self.device.info
+        self.device: Device = device_for(device)
+        self.info: DeviceInfo = self.device.info
         self._used = False
 
     @property

@@ -90,18 +90,19 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
             raise SpecError(f"seed must be 0 or more, got {seed}")
         self._ranking: Ranking | None = None
         self._fresh: NDArray[np.bool_] | None = None
-        self.seed = fresh_seed() if seed is None else seed
+        self.seed: int = fresh_seed() if seed is None else seed
         self.champion: Champion | None = None
         self.hall: tuple[Champion, ...] = ()
         self.extras: dict[str, NDArray[Any]] = {}
-        self.progress = Progress()
+        self.progress: Progress = Progress()
         self._begin(config)
 
     def _begin(self, config: C) -> None:
         """Create generation 0 from `config`."""
-        self.config = config
+        self.config: C = config
         self.pool: P = self._first(generator(self.seed, BREEDING_STREAM))
         none = SpeciesTable.none(config.species.threshold)
+        self.species: SpeciesTable
         self.species = self._before = self._speciate(self.pool, none, np.empty(0, np.int64), 0)
 
     @abstractmethod

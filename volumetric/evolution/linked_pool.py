@@ -54,7 +54,7 @@ class LinkedPool:
         from volumetric.evolution.kernels.neat import linked_genomes
 
         self.pool = pool
-        self.threads = threads or os.cpu_count() or 1
+        self.threads: int = threads or os.cpu_count() or 1
         self._kernels = linked_genomes
         count, nodes = pool.nodes.shape
         connections = pool.connections.shape[1]

@@ -58,9 +58,9 @@ class NoveltyArchive:
     """
 
     def __init__(self, config: NoveltyConfig | None = None, seed: int = 0) -> None:
-        self.config = config or NoveltyConfig()
+        self.config: NoveltyConfig = config or NoveltyConfig()
         self.seed = seed
-        self.generations = 0
+        self.generations: int = 0
         self.behaviours: NDArray[np.float64] = np.empty((0, 0))
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class NoveltySearch:
         self, behave: Callable[[Cohort], ArrayLike], config: NoveltyConfig | None = None, seed: int = 0
     ) -> None:
         self._behave = behave
-        self.archive = NoveltyArchive(config, seed)
+        self.archive: NoveltyArchive = NoveltyArchive(config, seed)
 
     def score_all(self, cohort: Cohort) -> NDArray[np.float64]:
         """Return the novelty of every genome, then add some behaviours to the archive."""

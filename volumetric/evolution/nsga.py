@@ -164,7 +164,7 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         self.objectives: F64Array | None = None
         self.failures: tuple[Failure, ...] = ()
         size = population.config.population
-        self.ids = np.arange(size)
+        self.ids: NDArray[np.int64] = np.arange(size)
         self._generation = population.generation
         self._children: Any = None
         self._front: tuple[Point, ...] | None = None

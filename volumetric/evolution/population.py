@@ -77,7 +77,7 @@ class Population(Run[EvolutionConfig, Pool]):
                 f"the first genome has {self._ancestor.interface}, but the configuration has "
                 f"{self.config.genome.interface}"
             )
-        self.innovations = Innovations.after(self._ancestor)
+        self.innovations: Innovations = Innovations.after(self._ancestor)
         size = self.config.population
         parents = np.tile(np.array([0, -1, 0], np.int64), (size, 1))
         mutates = np.ones(size, np.uint8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -203,7 +203,7 @@ class Csv(CsvReporter):
     path : the file, with a header. A new run overwrites it; a resumed run drops later events
     """
 
-    columns = tuple(field.name for field in dataclasses.fields(Evaluated))
+    columns: ClassVar[Sequence[str]] = tuple(field.name for field in dataclasses.fields(Evaluated))
 
     def report(self, event: Event, /) -> None:
         """Write a row."""

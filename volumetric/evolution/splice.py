@@ -184,7 +184,7 @@ def _mix(
     return flat.reshape(a.shape)
 
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def merge(

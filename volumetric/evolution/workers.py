@@ -64,7 +64,7 @@ class Workers:
     def __init__(self, count: int = 0, *, timeout: float | None = None, retries: int = 1) -> None:
         if count < 0 or retries < 0 or (timeout is not None and not timeout > 0):
             raise SpecError(f"workers need count ≥ 0, retries ≥ 0, timeout > 0, got {count}, {retries}, {timeout}")
-        self.count = count or os.cpu_count() or 1
+        self.count: int = count or os.cpu_count() or 1
         self.timeout = timeout
         self.retries = retries
         self._context = multiprocessing.get_context("spawn")  # a fork would not copy the threads of the kernels

@@ -35,6 +35,7 @@ from volumetric.run.preparable import Preparable
 
 if TYPE_CHECKING:
     from volumetric.loaders.peft_merge import Lora
+    from volumetric.run.plan import Plan
 
 
 @renamed_members(beside="with_adapters", together="with_batched_adapters")
@@ -67,7 +68,9 @@ class CompiledModel:
     ) -> None:
         self.device = device
         self.plain = loaded
+        self.plan: Plan
         self.plan = plan = lower(with_hidden(loaded), options.context)
+        self.loaded: LoadedModel
         self.loaded, adapters = apply_adapters(loaded, plan, lora)
         params, like = self.loaded.params, None if beside is None else beside.executable
         if adapters:
@@ -76,11 +79,12 @@ class CompiledModel:
         if adapters:
             executable = adapted_executable(SharedExecutables(executable, None, {"": adapters.weights}), "")
         self.use(executable, adapters)
-        self.load_seconds = 0.0
+        self.load_seconds: float = 0.0
 
     def use(self, executable: Executable, adapters: Adapters) -> None:
         """Use another executable and adapters for new sessions."""
-        self.executable, self.adapters = executable, adapters
+        self.executable: Executable = executable
+        self.adapters: Adapters = adapters
 
     @property
     def name(self) -> str:

@@ -46,7 +46,7 @@ class Encoder:
                 hint="open the model in Hugging Face format",
             )
         self.executable = executable
-        self.width = loaded.network.shapes[loaded.hidden or max(loaded.network.layers)][-1]
+        self.width: int = loaded.network.shapes[loaded.hidden or max(loaded.network.layers)][-1]
         self._types = token_types(loaded.network)
         self._states: list[Any] = []
 
@@ -86,7 +86,7 @@ class CompiledHead:
 
     def __init__(self, head: PooledHead, device: Device, options: RunOptions) -> None:
         self._executable = device.compile(lower(head.network), head.params, options)
-        self.width = head.network.shapes[max(head.network.layers)][-1]
+        self.width: int = head.network.shapes[max(head.network.layers)][-1]
 
     def __call__(self, rows: F32Array) -> F32Array:
         """Return the outputs of `rows` ``[n, d]``."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from volumetric.generate.text_encoder import TextEncoder
     from volumetric.loaders.sentence_modules import Pooling
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def check_texts(texts: object, what: str = "texts") -> list[str]:

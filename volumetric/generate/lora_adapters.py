@@ -68,7 +68,7 @@ class Adapters(Mapping[str, float]):
     def __init__(self, adapters: Mapping[str, LoraAdapter], scales: Mapping[str, float]) -> None:
         self._adapters, self._scales = dict(adapters), dict(scales)
         self._first = 0
-        self.weights = np.array([*scales.values()], np.float32)
+        self.weights: F32Array = np.array([*scales.values()], np.float32)
 
     def __getitem__(self, name: str) -> float:
         return self._scales[name]

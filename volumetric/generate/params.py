@@ -16,7 +16,7 @@ from volumetric.base.hints import suggestion
 if TYPE_CHECKING:
     from volumetric.loaders.generation_config import GenerationDefaults
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 ALIASES: Mapping[str, str] = MappingProxyType(
     {

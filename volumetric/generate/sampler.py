@@ -39,7 +39,7 @@ class Sampler:
 
     def __init__(self, params: SamplingParams, prompt: Iterable[int] = ()) -> None:
         self.params = params
-        self.seed = rng.fresh_seed() if params.seed is None else int(params.seed)
+        self.seed: int = rng.fresh_seed() if params.seed is None else int(params.seed)
         self._prompt = tuple(prompt) if params.penalised else ()
         self._randoms = RngStream(self.seed) if params.temperature else None
         if not params.plain_greedy:
@@ -80,9 +80,11 @@ class DeviceChooser:
 
     def __init__(self, sampler: Sampler, randoms: RngStream | None) -> None:
         params = sampler.params
-        self.adjusted = params.adjusted
-        self.temperature, self.top_k = float(params.temperature), int(params.top_k)
-        self.top_p, self.min_p = float(params.top_p), float(params.min_p)
+        self.adjusted: bool = params.adjusted
+        self.temperature: float = float(params.temperature)
+        self.top_k: int = int(params.top_k)
+        self.top_p: float = float(params.top_p)
+        self.min_p: float = float(params.min_p)
         self._sampler, self._randoms = sampler, randoms
 
     def next_randoms(self, count: int) -> list[float]:

@@ -86,7 +86,7 @@ class SamplingRequest:
     def __init__(self, params: SamplingParams, randoms: RngStream | None, prompt: Iterable[int]) -> None:
         self._words: NDArray[np.int64] = np.zeros(len(kernel.WORDS), np.int64)
         self._numbers: NDArray[np.float64] = self._words.view(np.float64)
-        self.address = self._words.ctypes.data
+        self.address: int = self._words.ctypes.data
         self._randoms = randoms
         window = params.repetition_window if params.repetition_penalty != 1.0 else 0
         self._history = TokenHistory(window, prompt) if params.penalised else None

@@ -76,7 +76,7 @@ class Scheduler:
         clock: Callable[[], float] = time.monotonic,
         draft: Draft | None = None,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits: Limits = limits or Limits()
         self._model = model
         self._clock = clock
         self._room = StateBudget(model.executable.memory, self.limits.state_bytes)

@@ -18,6 +18,8 @@ from volumetric.network import INPUT
 
 if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel
+    from volumetric.loaders import LoadedModel
+    from volumetric.run.device import RunOptions
 
 MOST: Final = 4096
 """Most texts that are tokenised at a time."""
@@ -30,14 +32,15 @@ class TextEncoder:
         model.require_tokens()
         if model.tokenizer is None:
             raise GenerationError(f"{model.name} has no tokenizer", hint="use model.logits(ids) with token ids")
-        self.name, self.loaded = model.name, model.loaded
+        self.name: str = model.name
+        self.loaded: LoadedModel = model.loaded
         self.tokenizer: Tokenizer = model.tokenizer
-        self.sentences = model.loaded.sentences or SentenceEncoding()
-        self.encoder = Encoder(model.loaded, model.executable)
-        self.options = model.executable.options
+        self.sentences: SentenceEncoding = model.loaded.sentences or SentenceEncoding()
+        self.encoder: Encoder = Encoder(model.loaded, model.executable)
+        self.options: RunOptions = model.executable.options
         self._device = model.device
         limits = (self.sentences.max_length, self.tokenizer.max_length if self.sentences.max_length is None else None)
-        self.limit = min(limit for limit in (self.options.context, *limits) if limit)
+        self.limit: int = min(limit for limit in (self.options.context, *limits) if limit)
 
     @cached_property
     def dense(self) -> CompiledHead | None:

@@ -14,6 +14,7 @@ from volumetric.generate.token_events import FinishReason, Generation, Generatio
 
 if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel
+    from volumetric.loaders.tokenizer import StreamDecoder
 
 
 class Transcript:
@@ -40,10 +41,10 @@ class Transcript:
         self, model: CompiledModel, prompt: Sequence[int], params: SamplingParams, shown: Set[int] = frozenset()
     ) -> None:
         self.params = params
-        self.prompt = tuple(prompt)
-        self.decoder = model.decoder(shown)
+        self.prompt: tuple[int, ...] = tuple(prompt)
+        self.decoder: StreamDecoder | None = model.decoder(shown)
         self.cached = 0
-        self.prompt_seconds = 0.0
+        self.prompt_seconds: float = 0.0
         self.likelihoods: list[float] = []
         self.likeliest: list[TopLogprobs] = []
         self.drafted = self.accepted = 0

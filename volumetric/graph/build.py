@@ -40,15 +40,18 @@ class GraphBuilder(OperationMethods):
     """
 
     def __init__(self, dialect: frozenset[str] = frozenset(), *, flush: bool = False, parted: bool = False) -> None:
-        self.dialect, self._flush, self.parted = dialect, flush, parted
-        self.tensors, self.nodes = list[Tensor](), list[Node]()
+        self.dialect: frozenset[str] = dialect
+        self._flush = flush
+        self.parted: bool = parted
+        self.tensors: list[Tensor] = list[Tensor]()
+        self.nodes: list[Node] = list[Node]()
         self._inputs: list[int] = []
         self._constants: dict[int, Array] = {}
         self._same: dict[tuple[str, Shape, bytes], int] = {}
         self._stored: dict[str, int] = {}
         self._derived: dict[tuple[Derived, Shape], int] = {}
         self._mixes = False
-        self.where = ""
+        self.where: str = ""
         """The layer of the nodes that are emitted now."""
         self.detached: set[int] = set()
         """Tensors at which differentiation stops."""

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from volumetric.base.errors import ShapeError, UnsupportedError
+from volumetric.base.moved_modules import renamed_parameters
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations import OPS
 from volumetric.graph.ops import Node
 from volumetric.graph.predicates import Predicate
 
 
+@renamed_parameters("differentiate", wanted="wrt")
 def differentiate(
     work: GraphBuilder,
     seeds: Mapping[int, int],
@@ -21,7 +23,7 @@ def differentiate(
     stops: Collection[int] = (),
     since: int = 0,
 ) -> dict[int, int]:
-    """Emit the gradients of ``Σ seed · tensor`` with respect to the tensors `wanted`.
+    """Emit the gradients of ``Σ seed · tensor`` with respect to the tensors `wrt`.
 
     Parameters
     ----------
@@ -33,15 +35,15 @@ def differentiate(
 
     Returns
     -------
-    Wanted tensor → its gradient. A tensor on which no seeded tensor depends is missing: its gradient is 0. The gradient
-    of a parameter that several nodes read is the sum of their gradients.
+    Tensor of `wrt` → its gradient. A tensor on which no seeded tensor depends is missing: its gradient is 0. The
+    gradient of a parameter that several nodes read is the sum of their gradients.
 
     Raises
     ------
     ShapeError
         A seed has another shape than its tensor.
     UnsupportedError
-        An operation between seeds and wanted tensors has no gradient; gradient operations have none.
+        An operation between seeds and these tensors has no gradient; gradient operations have none.
     """
     for tensor, seed in seeds.items():
         if work.shape(tensor) != work.shape(seed):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from volumetric.graph.ops import Graph, Node
 
 if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
-Emitted: TypeAlias = dict[tuple[str, tuple[int, ...], tuple], tuple[int, ...]]
+Emitted: TypeAlias = dict[tuple[str, tuple[int, ...], tuple[Any, ...]], tuple[int, ...]]
 """Operation, operands and attributes of a node → its outputs."""
 
 

@@ -13,7 +13,7 @@ from volumetric.base.errors import GenerationError
 from volumetric.graph.binding import bind, tables_of_positions
 from volumetric.graph.fusion import mark_tail
 from volumetric.graph.interpret import Float, Interpreter
-from volumetric.graph.ops import HELD, Graph
+from volumetric.graph.ops import HELD, Graph, Tensor
 from volumetric.graph.pruning import prune
 
 _BOUND = 64
@@ -48,7 +48,9 @@ class OpenRowsInterpreter:
 
     def __init__(self, graph: Graph, dtype: Float) -> None:
         self._graph, self._dtype = graph, dtype
-        self.states = {key: tensor for key, tensor in graph.tensors_by_key.items() if tensor.role == "state"}
+        self.states: dict[str, Tensor] = {
+            key: tensor for key, tensor in graph.tensors_by_key.items() if tensor.role == "state"
+        }
         self._tables = tables_of_positions(graph)
         self._bound = lru_cache(_BOUND)(self._bind)
 

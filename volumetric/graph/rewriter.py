@@ -14,7 +14,7 @@ class GraphRewriter:
     """Tensors of `graph` and added ones, and the nodes emitted so far; `where` is the layer of emitted nodes."""
 
     def __init__(self, graph: Graph) -> None:
-        self.tensors = list(graph.tensors)
+        self.tensors: list[Tensor] = list(graph.tensors)
         self.nodes: list[Node] = []
         self.where = ""
 

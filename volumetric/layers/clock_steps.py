@@ -137,7 +137,8 @@ class NumpyClockOps:
     """
 
     def __init__(self, watched: Callable[[str], Array], happens: Callable[[str], Array]) -> None:
-        self.event_value, self.happens = watched, happens
+        self.event_value: Callable[[str], Array] = watched
+        self.happens: Callable[[str], Array] = happens
 
     @staticmethod
     def over(x: Array, number: float) -> Array:
@@ -179,7 +180,9 @@ class GraphClockOps:
     """
 
     def __init__(self, work: GraphBuilder, watched: Callable[[str], int], happens: Callable[[str], int]) -> None:
-        self.work, self.event_value, self.happens = work, watched, happens
+        self.work: GraphBuilder = work
+        self.event_value: Callable[[str], int] = watched
+        self.happens: Callable[[str], int] = happens
 
     def over(self, x: int, number: float) -> int:
         """Where x is greater."""

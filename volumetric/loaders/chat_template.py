@@ -17,7 +17,7 @@ from volumetric.loaders.json_file import read_bytes
 if TYPE_CHECKING:
     import jinja2
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 MAX_TEMPLATE_BYTES: Final = 250_000
 """Ten times the longest templates of known models; it bounds the compile time."""
@@ -41,7 +41,7 @@ class ChatTemplate:
     """
 
     def __init__(self, templates: Mapping[str, str], special_tokens: Mapping[str, str], where: str) -> None:
-        self.templates = dict(templates)
+        self.templates: dict[str, str] = dict(templates)
         self._special_tokens = dict(special_tokens)
         self._where = where
         self._compiled: dict[str, jinja2.Template] = {}

@@ -43,12 +43,14 @@ class ControlTokens:
     def __init__(self, tokenizer: Tokenizer, source: str = "") -> None:
         added = tokenizer.added_tokens
         self._tokenizer = tokenizer
-        self.special = frozenset(text for text, special in added.items() if special or _CONTROL.fullmatch(text))
-        self.markup = frozenset(
+        self.special: frozenset[str] = frozenset(
+            text for text, special in added.items() if special or _CONTROL.fullmatch(text)
+        )
+        self.markup: frozenset[str] = frozenset(
             text for text in added.keys() - self.special if text in source and _MARKUP.fullmatch(text)
         )
-        self.texts = self.special | self.markup
-        self.pattern = re.compile(any_of(self.texts))
+        self.texts: frozenset[str] = self.special | self.markup
+        self.pattern: re.Pattern[str] = re.compile(any_of(self.texts))
 
     def encode(self, pieces: Callable[[str], str], text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Return the token ids of a text in which only some control tokens are matched.

@@ -24,7 +24,7 @@ from volumetric.loaders.text_files import text_files
 if TYPE_CHECKING:
     from volumetric.loaders.peft_merge import Lora
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 Format = Literal["native", "hf", "gguf", "loom", "onnx", "safetensors", "npz", "python", "c"]
 FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf", "loom", "onnx", "safetensors", "npz", "python", "c")

@@ -60,8 +60,8 @@ class GGUFFile:
         self._file = MappedFile(path)
         try:
             cursor, tensors, keys = _read_head(self._file)
-            self.metadata = _read_metadata(cursor, keys)
-            self.entries = _read_entries(cursor, tensors, _alignment(self.metadata))
+            self.metadata: dict[str, MetadataValue] = _read_metadata(cursor, keys)
+            self.entries: dict[str, TensorEntry] = _read_entries(cursor, tensors, _alignment(self.metadata))
         except CheckpointError as error:
             raise CheckpointError(f"{self._file.path}: {error}", hint=error.hint) from error.__cause__
 
@@ -237,7 +237,7 @@ class SplitGGUF(MergedSource):
             if file.metadata.get("split.no") != number or file.metadata.get("split.count") != len(paths):
                 raise CheckpointError(f"{path} is not part {number + 1} of {len(paths)} of a split model")
         super().__init__((path.name, file) for path, file in zip(paths, files, strict=True))
-        self.metadata = files[0].metadata
+        self.metadata: dict[str, MetadataValue] = files[0].metadata
 
 
 GGUFSource: TypeAlias = GGUFFile | SplitGGUF

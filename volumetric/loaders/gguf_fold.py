@@ -61,7 +61,7 @@ def _runs(name: str, factors: Mapping[str, Runs], rows: int) -> tuple[tuple[int,
     return runs if any(factor != 1.0 for _, factor in runs) else ()
 
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 LIKE_BERT: Final = ("roberta", "xlm_roberta")
 """Families that are written as BERT."""

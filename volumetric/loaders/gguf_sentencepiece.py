@@ -19,7 +19,7 @@ from volumetric.loaders.sentencepiece_bpe import SPACE, merges_of, sentencepiece
 if TYPE_CHECKING:
     import tokenizers
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 BYTE: Final = re.compile(r"<0x[0-9A-F]{2}>")
 """Pieces for single bytes."""

@@ -17,7 +17,7 @@ from volumetric.loaders.tokenizer import Tokenizer
 if TYPE_CHECKING:
     import tokenizers
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 PREFIX: Final = "tokenizer.ggml."
 MAX_LENGTH: Final = "volumetric.max_length"

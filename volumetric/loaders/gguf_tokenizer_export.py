@@ -37,7 +37,7 @@ from volumetric.loaders.tokenizer import Tokenizer
 if TYPE_CHECKING:
     import tokenizers
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 FORMATS: Final = "use format native or hf"
 

@@ -71,7 +71,8 @@ class MetadataCursor:
     __slots__ = ("at", "file")
 
     def __init__(self, file: MappedFile, at: int) -> None:
-        self.file, self.at = file, at
+        self.file: MappedFile = file
+        self.at: int = at
 
     @property
     def bytes_left(self) -> int:

@@ -53,7 +53,10 @@ class Config:
     def __init__(
         self, values: Mapping[str, Any], where: str, tensors: int | None = None, *, keys_read: set[str] | None = None
     ) -> None:
-        self.values, self.where, self.tensors, self.keys_read = values, where, tensors, keys_read
+        self.values: Mapping[str, Any] = values
+        self.where: str = where
+        self.tensors: int | None = tensors
+        self.keys_read: set[str] | None = keys_read
 
     @property
     def model_type(self) -> str:

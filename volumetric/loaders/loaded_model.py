@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from volumetric.loaders.model_location import ModelLocation
     from volumetric.loaders.sentence_modules import PooledHead, SentenceEncoding
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,13 +45,13 @@ class MappedFile:
     __slots__ = ("_bytes", "buffer", "path", "size")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         try:
             with open_regular(self.path) as handle:
-                self.size = os.fstat(handle.fileno()).st_size
+                self.size: int = os.fstat(handle.fileno()).st_size
                 if self.size == 0:
                     raise CheckpointError(f"{self.path} is empty", hint="download or export the file again")
-                self.buffer = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+                self.buffer: mmap.mmap = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             if isinstance(error, CheckpointError):
                 raise

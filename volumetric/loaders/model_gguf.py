@@ -17,7 +17,7 @@ from volumetric.loaders.model_location import ModelLocation
 from volumetric.loaders.model_texts import known_ids, template_ends
 from volumetric.loaders.mount import mount
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def open_gguf_model(location: ModelLocation, dtype: Scheme | None, *, strict: bool) -> LoadedModel:

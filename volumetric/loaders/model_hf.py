@@ -20,7 +20,7 @@ from volumetric.loaders.shards import open_safetensors
 from volumetric.loaders.tensor_source import TensorSource
 from volumetric.loaders.tied_heads import build_for
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def open_hf(location: ModelLocation, dtype: Scheme | None, *, strict: bool) -> LoadedModel:

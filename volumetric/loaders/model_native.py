@@ -17,7 +17,7 @@ from volumetric.loaders.target_schemes import convert, target_schemes
 from volumetric.network import Params, initialise
 from volumetric.network.weight_store import WeightStore
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def open_native(location: ModelLocation, dtype: Scheme | None) -> LoadedModel:

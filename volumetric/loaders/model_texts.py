@@ -17,7 +17,7 @@ from volumetric.loaders.json_file import read_object
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import Network
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

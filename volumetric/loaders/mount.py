@@ -13,7 +13,7 @@ from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Params, initialise
 from volumetric.network.weight_store import WeightStore
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def mount(

@@ -14,7 +14,7 @@ from volumetric.loaders.hf_config import Config, family_name
 from volumetric.loaders.nearest_family import LACKING
 from volumetric.loaders.tensor_source import TensorEntry, TensorSource
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 TEXT_FAMILIES: Final[Mapping[str, str]] = MappingProxyType(
     {

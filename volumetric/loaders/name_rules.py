@@ -18,7 +18,7 @@ from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 from volumetric.network.grid import Coord
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 SHOWN = 5
 """Maximum names listed in a report; the rest is counted."""

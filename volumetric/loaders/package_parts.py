@@ -21,7 +21,7 @@ import platformdirs
 from volumetric.base.atomic import atomic_file
 from volumetric.base.errors import CheckpointError
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 SUMS_NAME: Final = "SHA256SUMS"
 _SUM: Final = re.compile(r"(?P<digest>[0-9a-fA-F]{64}) [ *](?P<name>[\w.-]+\.gguf)")

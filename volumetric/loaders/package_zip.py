@@ -22,7 +22,7 @@ import platformdirs
 from volumetric.base.errors import CheckpointError
 from volumetric.loaders.directory import new_directory
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 CONFIG: Final = "config.json"
 _KINDS: Final = (".json", ".safetensors", ".txt", ".jinja", ".model")

@@ -104,8 +104,8 @@ class SafetensorsFile:
         self._file = MappedFile(path)
         try:
             header, data_start = _read_header(self._file)
-            self.metadata = _metadata(header)
-            self.entries = _entries(header, data_start, self._file.size)
+            self.metadata: dict[str, str] = _metadata(header)
+            self.entries: dict[str, TensorEntry] = _entries(header, data_start, self._file.size)
         except CheckpointError as error:
             raise CheckpointError(f"{self._file.path}: {error}", hint=error.hint) from error.__cause__
 

@@ -13,7 +13,7 @@ from volumetric.loaders.name_rules import ModelBlueprint
 from volumetric.loaders.nearest_family import not_supported
 from volumetric.loaders.tensor_source import TensorSource
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _PIECE: Final = 1 << 24
 """Number of bytes that are compared at a time."""

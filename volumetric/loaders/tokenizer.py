@@ -62,7 +62,7 @@ class Tokenizer:
         where: str,
     ) -> None:
         self._make: Callable[[], tokenizers.Tokenizer] | None = build
-        self.special_tokens = dict(special_tokens)
+        self.special_tokens: dict[str, str] = dict(special_tokens)
         self._special_ids = dict(special_ids)
         self._add_bos = add_bos
         self.max_length = max_length

@@ -132,8 +132,8 @@ class WeightStore(NDArrayOperatorsMixin):
         rows: Callable[[int, int], Packed] | None = None,
         release: Callable[[], None] | None = None,
     ) -> None:
-        self.shape = tuple(shape)
-        self.scheme = scheme
+        self.shape: tuple[int, ...] = tuple(shape)
+        self.scheme: Scheme = scheme
         self._source: Packed | Callable[[], Packed] | None = source
         self._rows = rows
         self._release = release

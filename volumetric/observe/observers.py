@@ -17,7 +17,7 @@ from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.observe.layer_events import LayerEvent
 from volumetric.observe.local_server import LOCALHOST, LocalServer
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class LogObserver:
@@ -59,7 +59,7 @@ class JsonlObserver:
     def __init__(self, path: str | Path, every: int = 1) -> None:
         if every < 1:
             raise SpecError(f"every must be at least 1, got {every}", hint="every=1 writes every step")
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._every = every
         self._file: TextIO | None = None
 

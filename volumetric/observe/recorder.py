@@ -93,7 +93,8 @@ class Recorder:
         self._parts = parts_of(self._network)
         self._held: dict[str, Array] = {}  # clocked networks: strength of the last row of each input
         self.scene: Scene = scene_of(machine, edges=edges)
-        self.tick_count, self.frames = 0, list[ActivityFrame]()
+        self.tick_count: int = 0
+        self.frames: list[ActivityFrame] = list[ActivityFrame]()
         self._stream, self._row, self._every = stream, row, every
         self.tell = tell
         self._room = max(1, most // len(self.scene.nodes))

@@ -1,5 +1,7 @@
 """Running networks: plans, devices, states."""
 
+from typing import TYPE_CHECKING
+
 from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.run.device import Device as Device
 from volumetric.run.device import DeviceInfo as DeviceInfo
@@ -13,4 +15,5 @@ from volumetric.run.plan import Plan as Plan
 from volumetric.run.plan import Step as Step
 from volumetric.run.plan import Value as Value
 
-__getattr__ = moved_names_getattr(__name__)
+if not TYPE_CHECKING:  # to type checkers a former name is unknown
+    __getattr__ = moved_names_getattr(__name__)

@@ -92,9 +92,10 @@ class SharedExecutables:
     """
 
     def __init__(self, mixed: Executable, plain: Executable | None, scales: Mapping[str, F32Array]) -> None:
-        self.mixed, self.plain = mixed, plain
-        self.scales = dict(scales)
-        self.users = 0
+        self.mixed: Executable = mixed
+        self.plain: Executable | None = plain
+        self.scales: dict[str, F32Array] = dict(scales)
+        self.users: int = 0
 
     def new_state(self, name: str) -> AdaptedState:
         """Return an empty state with the adapters `name`."""
@@ -123,7 +124,8 @@ class AdaptedExecutable:
     """
 
     def __init__(self, shared: SharedExecutables, name: str) -> None:
-        self.shared, self.name = shared, name
+        self.shared: SharedExecutables = shared
+        self.name: str = name
         shared.users += 1
         self._closed = False
 

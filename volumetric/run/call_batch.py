@@ -93,7 +93,9 @@ class CallOutputs:
         counts = {name: [part.count if name in part.outputs else 0 for part in parts] for name in plan.outputs}
         self._starts = {name: list(accumulate(rows, initial=0)) for name, rows in counts.items()}
         widths = {name: plan.values[i].width for name, i in plan.outputs.items()}
-        self.rows = {name: np.empty((self._starts[name][-1], width), np.float32) for name, width in widths.items()}
+        self.rows: dict[str, F32Array] = {
+            name: np.empty((self._starts[name][-1], width), np.float32) for name, width in widths.items()
+        }
 
     def requested_rows(self, spans: Sequence[RowSpan]) -> dict[str, list[int]]:
         """Return output → its requested rows in a device call of `spans`, by index in that call, ascending."""
@@ -221,7 +223,7 @@ def _outputs(plan: Plan, names: Sequence[str] | None) -> tuple[str, ...]:
     unknown = [] if isinstance(names, str) else [str(name)[:64] for name in names if name not in plan.outputs]
     if unknown or isinstance(names, str) or not names:
         what = f"unknown output {unknown[0]!r}" if unknown else f"outputs must be a tuple of names, got {names!r}"
-        raise SpecError(what, hint=f'the network has {", ".join(plan.outputs)}; wanted="none" requests no output')
+        raise SpecError(what, hint=f'the network has {", ".join(plan.outputs)}; output_rows="none" requests no output')
     return tuple(name for name in plan.outputs if name in names)
 
 

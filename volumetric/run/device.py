@@ -150,7 +150,7 @@ class State(Protocol):
         ...
 
 
-@renamed_members(wanted="output_rows")
+@renamed_members(True, wanted="output_rows")
 @dataclass(frozen=True, slots=True, eq=False)
 class SequenceRows:
     """The rows of one sequence in a call, which may have rows of other sequences.

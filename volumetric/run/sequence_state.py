@@ -69,7 +69,8 @@ class SequenceState(ABC):
     """
 
     def __init__(self, specs: Mapping[str, StateSpec]) -> None:
-        self.specs, self.position = specs, 0
+        self.specs: Mapping[str, StateSpec] = specs
+        self.position: int = 0
         self._reach = 0
         """`reach` of the rows passed to `fill`."""
 
@@ -116,7 +117,8 @@ class SequenceState(ABC):
     def fill(self, values: Mapping[str, KvValue], position: int) -> None:
         """Set all values of an empty state."""
         self._write(values, position)
-        self.position, self._reach = position, oldest_restorable(values, self.specs, position)
+        self.position = position
+        self._reach = oldest_restorable(values, self.specs, position)
 
     @abstractmethod
     def read(self, key: str) -> KvValue:

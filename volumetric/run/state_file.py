@@ -61,7 +61,8 @@ class SavedValues:
 
     def fill(self, values: Mapping[str, KvValue], position: int) -> None:
         """Replace all values."""
-        self.values, self.position = values, position
+        self.values: Mapping[str, KvValue] = values
+        self.position: int = position
 
 
 class _StateEntry(msgspec.Struct, forbid_unknown_fields=True):

@@ -62,8 +62,10 @@ class StreamBuffers:
     """
 
     def __init__(self, store: TensorStore, buffers: Mapping[str, StreamBufferSpec], batch: int, name: str = "") -> None:
-        self.store, self.buffers, self.batch = store, buffers, batch
-        self.places = {key: f"{name}/{batch}/{key}" if name else key for key in buffers}
+        self.store: TensorStore = store
+        self.buffers: Mapping[str, StreamBufferSpec] = buffers
+        self.batch: int = batch
+        self.places: dict[str, str] = {key: f"{name}/{batch}/{key}" if name else key for key in buffers}
 
     def begin(self) -> None:
         """Reset all streams."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _DRAINED: Final = 8
 """Up to this many times `max_body` is read and dropped: a client that is still sending would miss the answer."""

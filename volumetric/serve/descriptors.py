@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _OTHERS: Final = 256
 """File descriptors reserved for models, devices, pipes and libraries."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from volumetric.generate.model import Model
     from volumetric.generate.scheduling.limits import Limits
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 PATIENCE = 30.0
 """Seconds that `close` waits for the current step, which may compile kernels, before it abandons the device. A device
@@ -87,8 +87,8 @@ class Engine:
         step_seconds: float = 0.0,
     ) -> None:
         self.model = model
-        self.users = 1
-        self.scheduler = Scheduler(model, limits, draft=draft)
+        self.users: int = 1
+        self.scheduler: Scheduler = Scheduler(model, limits, draft=draft)
         self._running: dict[Ticket, SubmittedJobs] = {}
         self._loop = asyncio.get_running_loop()
         self._ending = False

@@ -33,7 +33,7 @@ from volumetric.serve.problem import LAST, RequestError, problem_of
 if TYPE_CHECKING:
     from volumetric.serve.serving import Serving
 
-access = logging.getLogger(ACCESS)
+access: logging.Logger = logging.getLogger(ACCESS)
 
 _GONE: Final = 499
 """Status of a request whose client has disconnected, as in nginx."""

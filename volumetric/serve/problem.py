@@ -24,7 +24,7 @@ from volumetric.base.errors import (
     VolumetricError,
 )
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 INVALID = "invalid_request_error"
 _COMMANDS: Final = (GenerationError.advice, DeviceError.advice, CheckpointError.advice)
@@ -71,7 +71,7 @@ class RequestError(Exception):
         self.kind = kind
         self.code = code
         self.param = param
-        self.headers = dict(headers)
+        self.headers: dict[str, str] = dict(headers)
         if retry_after is not None:
             self.headers["retry-after"] = str(math.ceil(retry_after))
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from volumetric.generate.model import Model
     from volumetric.generate.scheduling.limits import Limits
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 UNSENT_BYTES = 2**16
 """Size of a connection's send buffer. By default it is megabytes, and it takes minutes to notice that a client does not
@@ -117,7 +117,7 @@ class Server:
     ) -> None:
         if not drain >= 0:
             raise SpecError(f"drain must be 0 seconds or more, got {drain:g}")
-        self.serving = Serving(models={}, settings=settings, created=int(time.time()))
+        self.serving: Serving = Serving(models={}, settings=settings, created=int(time.time()))
         self._openers = models
         self._limits = limits
         self._whole = 0  # sum of the bytes of a full-length sequence of each model that generates

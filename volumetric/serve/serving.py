@@ -111,7 +111,7 @@ class ServedModel:
         self.model = model
         self.engine = engine
         self.draft: Model | Literal["lookup"] | None = draft
-        self.embedding = asyncio.Lock()
+        self.embedding: asyncio.Lock = asyncio.Lock()
         self.forms: GrammarTrials | GenerationError = GenerationError(f"texts of {name} cannot be constrained")
         """Compiler of grammars for the model, or the error why there is none."""
         self._formats: dict[bool, ChatFormat] = {}

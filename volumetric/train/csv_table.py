@@ -16,7 +16,7 @@ from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.hints import path_hint
 from volumetric.train.sample_table import SampleTable
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,9 @@ class DeviceLearner:
         options.losses.check(network)
         # a tick computes everything, whatever the delays of links; otherwise steps that no loss needs are skipped
         plan = with_outputs(lower(network), options.losses.of) if clocked is None else lower(clocked.delayed)
-        self.arrays = TrainedArrays(network, params, options, device, plan, self._stacked)
+        self.arrays: TrainedArrays = TrainedArrays(network, params, options, device, plan, self._stacked)
+        self.time: TimeStrategy
+        self.credit: CreditStrategy
         self.time, self.credit = _time_and_credit(self.arrays, clocked)
 
     def _stacked(self, arrays: TrainedArrays) -> ParameterStacks:

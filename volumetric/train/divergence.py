@@ -30,7 +30,10 @@ class DivergedError(VolumetricError, ArithmeticError):
             if in_data
             else f"{advice}; lower the learning rate or clip gradients",
         )
-        self.step, self.where, self.checkpoint, self.in_data = step, where, checkpoint, in_data
+        self.step: int = step
+        self.where: str = where
+        self.checkpoint: Path | None = checkpoint
+        self.in_data: str = in_data
 
 
 def odd_entry(data: ArrayData | Batch, of: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,14 +37,14 @@ class FaultFinder:
         self._own = self._host.store()
         self.outputs: dict[str, Array] = {}
 
-    def in_pass(self, ready: PreparedBatch) -> str | None:
+    def in_pass(self, ready: PreparedBatch[Any]) -> str | None:
         """Name the first non-finite value in an inference pass."""
         return self._run_pass(ready, [], None)[0]
 
     def in_update(
         self,
         plan: Plan,
-        passes: Sequence[tuple[PreparedBatch, Sequence[Array]]],
+        passes: Sequence[tuple[PreparedBatch[Any], Sequence[Array]]],
         rule: UpdateRule,
         knobs: Array,
         *,
@@ -75,7 +76,7 @@ class FaultFinder:
         return _first(shown, self._run(shown.graph, [knobs]))
 
     def _run_pass(
-        self, ready: PreparedBatch, noise: Sequence[Array], rule: UpdateRule | None
+        self, ready: PreparedBatch[Any], noise: Sequence[Array], rule: UpdateRule | None
     ) -> tuple[str | None, LabelledGraph, list[Array]]:
         shown = pass_values(ready.of, self._weights, rule)
         values = self._run(shown.graph, [*noise, *ready.arrays])

@@ -16,7 +16,7 @@ from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.reporting import event_fields
 from volumetric.train.training_events import COLUMNS, EpochEvent, Event, StepEvent, TargetEvent
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 Reporter: TypeAlias = reporting.Reporter[Event]
 """A reporter of training events."""
@@ -31,7 +31,7 @@ class FileReporter:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._file: TextIO | None = None
 
     def start(self, step: int, epoch: int) -> None:

@@ -10,7 +10,7 @@ from volumetric.network import Network
 from volumetric.train.data import Batch
 from volumetric.train.modes import Mode, Systolic, TargetPropagation
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def warn_of_latency(network: Network | Clocked, mode: Mode, batches: Sequence[Batch]) -> None:

@@ -11,7 +11,7 @@ from volumetric.network import Network
 from volumetric.train.losses import BCE, CrossEntropy
 from volumetric.train.output_losses import Losses
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def warn_of_ends(network: Network | Clocked, losses: Losses) -> None:

@@ -34,7 +34,7 @@ class TensorBoardReporter:
     """
 
     def __init__(self, directory: str | Path) -> None:
-        self.directory = Path(directory)
+        self.directory: Path = Path(directory)
         self._file: BinaryIO | None = None
 
     def start(self, step: int, epoch: int) -> None:

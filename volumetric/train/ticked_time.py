@@ -86,7 +86,9 @@ class TickedTime(TimeStrategy):
     def __init__(self, arrays: TrainedArrays, clocked: Clocked) -> None:
         mode = arrays.options.mode
         assert isinstance(mode, Systolic | TargetPropagation)
-        self.arrays, self.clocked, self._mode = arrays, clocked, mode
+        self.arrays: TrainedArrays = arrays
+        self.clocked: Clocked = clocked
+        self._mode = mode
         for step in arrays.plan.steps:
             spec = step.attrs.get("spec")
             if isinstance(spec, LayerSpec) and (spec.draws or spec.batch_statistics != "never"):
@@ -100,7 +102,7 @@ class TickedTime(TimeStrategy):
             raise SpecError("no layer with weights reaches an output that has a loss", hint="add a link to it")
         self._after = last_arrival(self.wave) if targets else 0
         """Ticks after the last row until its targets have reached all layers."""
-        self.delays = delays_of(clocked, mode, arrays.losses)
+        self.delays: dict[str, int] = delays_of(clocked, mode, arrays.losses)
         self._kept = BatchStreams(arrays.store, self._buffers)
         self._streams: dict[tuple[Use, int], MachineStreams] = {}
         self._piece: SequenceWindow

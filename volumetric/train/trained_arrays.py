@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from volumetric.base._typing import Array
+from volumetric.dtypes import Scheme
 from volumetric.graph import Graph, GraphBuilder, GraphDevice, GraphProgram, NumpyGraphs
 from volumetric.graph.interpret import Float
 from volumetric.graph.numeric.counter_noise import noise_key
@@ -21,9 +22,12 @@ from volumetric.run.plan import Plan, with_outputs
 from volumetric.train.forward_weights import ForwardWeights
 from volumetric.train.learner import LearnerOptions, LearnerState
 from volumetric.train.lora import DOWN, UP
-from volumetric.train.output_losses import Tally
+from volumetric.train.output_losses import Losses, Tally
 from volumetric.train.precision import schemes_of, trained_store
 from volumetric.train.trainable import first_masters, kept_store, learned_buffers, trained_keys
+
+if TYPE_CHECKING:
+    from volumetric.graph.numpy_graphs import NumpyStore
 
 
 class TrainedArrays:
@@ -59,17 +63,22 @@ class TrainedArrays:
         stacked: Callable[[TrainedArrays], ParameterStacks],
     ) -> None:
         check_params(network, params)
-        self.network, self.options, self.device, self.plan = network, options, device, plan
-        self.losses = options.losses
+        self.network: Network = network
+        self.options: LearnerOptions = options
+        self.device: GraphDevice = device
+        self.plan: Plan = plan
+        self.losses: Losses = options.losses
         self.float: Float = device.dtype if isinstance(device, NumpyGraphs) else np.float32
-        self.schemes = schemes_of(network, params, options.dtype)
-        self.trained_keys = trained_keys(plan, params, options)
+        self.schemes: dict[str, Scheme] = schemes_of(network, params, options.dtype)
+        self.trained_keys: list[str] = trained_keys(plan, params, options)
         masters = first_masters(params, self.trained_keys, options)
-        self.shapes = {key: w.shape for key, w in masters.items()}
-        self.buffers = {key: params[key].shape for key in learned_buffers(plan, params, options)}
-        self.updates = 0
-        self.store = device.store()
-        self.programs = ProgramCache()
+        self.shapes: dict[str, tuple[int, ...]] = {key: w.shape for key, w in masters.items()}
+        self.buffers: dict[str, tuple[int, ...]] = {
+            key: params[key].shape for key in learned_buffers(plan, params, options)
+        }
+        self.updates: int = 0
+        self.store: NumpyStore | Any = device.store()
+        self.programs: ProgramCache = ProgramCache()
         self._kept = {
             key: kept_store(store, options, self.schemes[key], trained=key in self.trained_keys)
             for key, store in params.items()
@@ -78,7 +87,7 @@ class TrainedArrays:
         """Keys of trained arrays outside of the network."""
         self._parts: dict[frozenset[str], Plan] = {}
         self._rules: dict[frozenset[str], UpdateRule] = {}
-        self.stacks = stacked(self)
+        self.stacks: ParameterStacks = stacked(self)
         self._store_masters(masters)
         fixed = [key for key in plan.params if key not in self.shapes]
         self.stacks.write_to(self.store, fixed, lambda key: self._kept[key].values())

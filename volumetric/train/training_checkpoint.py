@@ -60,7 +60,7 @@ class CheckpointStore:
     """
 
     def __init__(self, directory: str | Path, keep: int = 2) -> None:
-        self.directory = Path(directory).absolute()
+        self.directory: Path = Path(directory).absolute()
         self._keep = max(1, keep)
 
     def paths(self) -> list[Path]:

@@ -146,7 +146,7 @@ class BatchForm:
         self._mixing = None if mixing is None else f"{mixing.op} at {mixing.where}"
         """The first layer that treats the rows of a call as one sequence. Rows of several axes are samples."""
         self._axes = len(plan.values[plan.inputs[INPUT]].shape)
-        self.draws = any(spec.draws for step in plan.steps if (spec := step.attrs.get("spec")) is not None)
+        self.draws: bool = any(spec.draws for step in plan.steps if (spec := step.attrs.get("spec")) is not None)
         self._ids = [name for name, i in plan.inputs.items() if plan.values[i].dtype == "int32"]
 
     def checked(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], bool]:

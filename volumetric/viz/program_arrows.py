@@ -55,17 +55,20 @@ class Arrows:
     """
 
     def __init__(self, facts: Facts, spots: Mapping[str, Spot], occupied: Iterable[Spot]) -> None:
-        self.facts, self.spots = facts, spots
+        self.facts: Facts = facts
+        self.spots: Mapping[str, Spot] = spots
         wires = [w for w in self.facts.wires if {w.edge.reads, w.edge.writes} <= self.spots.keys()]
-        self.ways = [
+        self.ways: list[_Way] = [
             _Way(wire, _sides(self.spots[wire.edge.reads], self.spots[wire.edge.writes]))
             for wire in wires
             if wire.reads != wire.writes
         ]
         places = self._places()
-        self.curves = [(way.wire, _curve(places[i, 0], places[i, 1], way.sides)) for i, way in enumerate(self.ways)]
+        self.curves: list[tuple[Wire, _Points]] = [
+            (way.wire, _curve(places[i, 0], places[i, 1], way.sides)) for i, way in enumerate(self.ways)
+        ]
         self.curves += self._loops([wire for wire in wires if wire.reads == wire.writes])
-        self.labels = Labels()
+        self.labels: Labels = Labels()
         self.labels.reserve(occupied)
         self.labels.reserve(_end_box(points[end]) for _, points in self.curves for end in (0, -1))
         for i, (_, points) in enumerate(self.curves):

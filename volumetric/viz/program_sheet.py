@@ -17,6 +17,8 @@ from volumetric.viz.program_labels import LINE, Spot, edge_label, fold_text, lab
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from volumetric.program.layer.region import Canvas
+
 FAMILIES: Final = {
     "observation": "#dbe9f6", "state": "#e3f1dc", "memory": "#efe3f4", "residual": "#fbe3dc", "action": "#fdf0cf",
 }  # fmt: skip
@@ -83,33 +85,38 @@ class Sheet:
     """
 
     def __init__(self, program: Program) -> None:
-        self.program, self.canvas = program, program.canvas
+        self.program: Program = program
+        self.canvas: Canvas = program.canvas
         regions = self.canvas.regions
-        self.texts = {name: region_text(program, name) for name in regions}
+        self.texts: dict[str, list[str]] = {name: region_text(program, name) for name in regions}
         axes = len(self.canvas.sides)
-        self.flat = axes == 2  # frames and one axis of space: boxes in one line
-        self.cuts = [self._cuts(axis) for axis in range(axes)]
+        self.flat: bool = axes == 2  # frames and one axis of space: boxes in one line
+        self.cuts: list[list[int]] = [self._cuts(axis) for axis in range(axes)]
         parts = list(itertools.product(*(range(len(self.cuts[axis]) - 1) for axis in self._before)))
-        self.left_out = max(0, len(parts) - _PANELS)
+        self.left_out: int = max(0, len(parts) - _PANELS)
         labels = [label_width(text) for text in map(edge_label, program.edges) if text]
-        self.gaps = min(_WIDEST_GAP, max([_GAP, *(0.5 * wide + 0.1 for wide in labels)])), _GAP
+        self.gaps: tuple[float, float] = min(_WIDEST_GAP, max([_GAP, *(0.5 * wide + 0.1 for wide in labels)])), _GAP
         lines = list(self.texts.values())
-        self.columns = self._strips(axes - 1, [_width(each) + 0.16 + 2 * self.gaps[0] for each in lines])
+        self.columns: list[float] = self._strips(axes - 1, [_width(each) + 0.16 + 2 * self.gaps[0] for each in lines])
         rows = [LINE * len(each) + 0.4 + 2 * self.gaps[1] for each in lines]
-        self.rows = [0.0, max(rows)] if self.flat else self._strips(axes - 2, rows)
+        self.rows: list[float] = [0.0, max(rows)] if self.flat else self._strips(axes - 2, rows)
         across, down = self._bands(axes - 1, self.columns, self.rows), [(0, len(self.rows) - 1)]
         if not self.flat:
             down = self._bands(axes - 2, self.rows, self.columns)
-        self.panels = list(itertools.product(parts[:_PANELS], down, across))
-        self.headed = len(parts) > 1
+        self.panels: list[tuple[tuple[int, ...], tuple[int, int], tuple[int, int]]] = list(
+            itertools.product(parts[:_PANELS], down, across)
+        )
+        self.headed: bool = len(parts) > 1
         wide, high = (
             max(places[last] - places[first] for first, last in bands)
             for places, bands in ((self.columns, across), (self.rows, down))
         )
-        self.panel = wide + 0.5, high + (0.6 if self.headed else 0.35)
-        self.across = max(1, min(len(self.panels), round(math.sqrt(len(self.panels) * self.panel[1] / self.panel[0]))))
-        self.wide = self.panel[0] * self.across - 0.5
-        self.high = self.panel[1] * -(-len(self.panels) // self.across) - 0.2
+        self.panel: tuple[float, float] = wide + 0.5, high + (0.6 if self.headed else 0.35)
+        self.across: int = max(
+            1, min(len(self.panels), round(math.sqrt(len(self.panels) * self.panel[1] / self.panel[0])))
+        )
+        self.wide: float = self.panel[0] * self.across - 0.5
+        self.high: float = self.panel[1] * -(-len(self.panels) // self.across) - 0.2
 
     @property
     def _before(self) -> range:

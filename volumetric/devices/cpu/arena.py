@@ -31,7 +31,7 @@ class Arena:
         self._bytes = np.frombuffer(_map_memory(size + _HUGE, huge=True), np.uint8)
         self._next = self._bytes.ctypes.data + -self._bytes.ctypes.data % _HUGE
         self._end = self._bytes.ctypes.data + self._bytes.size
-        self.used = 0
+        self.used: int = 0
 
     def allocate(self, size: int) -> int:
         """Return the address of `size` new bytes, a multiple of 64."""
@@ -82,8 +82,8 @@ class CallScratch:
         self.user: object = None
         self.arena: NDArray[np.uint8] = aligned_zeros(64)
         self._words = np.zeros(CONTROL_WORDS, np.int64)
-        self.words = memoryview(self._words.data)
-        self.control = address_of(self._words)
+        self.words: memoryview[int] = memoryview(self._words.data)
+        self.control: int = address_of(self._words)
         self._blocks: NDArray[np.uint8] = np.zeros(0, np.uint8)
 
     @property

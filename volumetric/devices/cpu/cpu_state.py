@@ -75,7 +75,7 @@ class StateMemory:
 
     def __init__(self, layout: StateLayout) -> None:
         self.layout = layout
-        self.caches = [
+        self.caches: list[KvCache] = [
             KvCache(pair, layout.storage, window=layout.window(pair), limit=layout.limit) for pair in layout.pairs
         ]
         self.plain: dict[str, NDArray[Any]] = {}
@@ -149,7 +149,8 @@ class StateMemory:
         spare = any(len(self.plain[key]) > position for key in self._row_keys)
         if spare or any(cache.capacity > fit for cache, fit in zip(self.caches, fits, strict=True)):
             fitting = self.copy(position, fit=True)
-            self.caches, self.plain = fitting.caches, fitting.plain
+            self.caches = fitting.caches
+            self.plain = fitting.plain
             self._write_table()
 
     def clear(self) -> None:
@@ -210,7 +211,7 @@ class StateMemory:
         words = [cache.words for cache in self.caches]
         words += [(address_of(value), 0, 0, 0) for value in self.plain.values()]
         self._table = np.array(words or [(0, 0, 0, 0)], np.int64)
-        self.table = address_of(self._table)
+        self.table: int = address_of(self._table)
 
 
 def _blocks(caches: Sequence[KvCache], capacities: Sequence[int]) -> list[NDArray[np.uint8] | None]:

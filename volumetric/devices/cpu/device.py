@@ -45,13 +45,13 @@ class CpuDevice:
     native_operations : operations that run on rows
     """
 
-    native_schemes = tuple(FORMATS)
-    native_operations = NATIVE | GROUPED
+    native_schemes: tuple[str, ...] = tuple(FORMATS)
+    native_operations: frozenset[str] = NATIVE | GROUPED
 
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
             raise DeviceError(f"threads must be at least 1, got {threads}")
-        self.threads = threads or default_threads()
+        self.threads: int = threads or default_threads()
 
     @property
     def info(self) -> DeviceInfo:

@@ -71,7 +71,7 @@ class KvCache:
         self._pair, self._limit = pair, limit
         self._storage: KVStorage = storage
         most = limit if window is None else 2 * max(window, _WINDOW)
-        self.window = window if most < limit else None
+        self.window: int | None = window if most < limit else None
         self._most = min(most, limit)
         self.first = self.capacity = 0
         self._halves = self._new_halves(0)
@@ -182,9 +182,10 @@ class KvCache:
         dropped, stored_rows = first - self.first, self._rows_held(position, first)
         capacity, old = grown_capacity(self.capacity, stored_rows + rows, self._most), self._halves
         if capacity > self.capacity:
-            self.capacity, self._halves = capacity, self._new_halves(capacity, memory)
+            self.capacity: int = capacity
+            self._halves = self._new_halves(capacity, memory)
         self._move_to_front(old, dropped, stored_rows)
-        self.first = first
+        self.first: int = first
 
     def _new_halves(self, capacity: int, memory: NDArray[np.uint8] | None = None) -> tuple[_KvHalf, _KvHalf]:
         """Return keys and values of so many rows, one after the other in `memory`, which is zeros; None: allocate."""

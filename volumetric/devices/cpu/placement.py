@@ -60,12 +60,12 @@ class StoragePlacement:
 
     def __init__(self, builder: StepBuilder, lent: Sequence[int] | None = None) -> None:
         self._draft = builder
-        self.leaves = [leaf for step in builder.steps for leaf in step.leaves]
+        self.leaves: list[OperationStep] = [leaf for step in builder.steps for leaf in step.leaves]
         graph = builder.graph
         root, shared = builder.roots(), builder.shared
         temporary = range(len(graph.tensors), len(builder.sizes))
-        self.of = [*(root if shared is None else shared.of), *temporary]
-        self.start = [*([0] * len(root) if shared is None else shared.start), *([0] * len(temporary))]
+        self.of: list[int] = [*(root if shared is None else shared.of), *temporary]
+        self.start: list[int] = [*([0] * len(root) if shared is None else shared.start), *([0] * len(temporary))]
         by_key: dict[str, int] = {}
         for i, r in enumerate(root):
             key = graph.tensors[r].key
@@ -89,7 +89,7 @@ class StoragePlacement:
             for i in lent:
                 self.storages[self.of[i]].home = "caller"
         self._overwrite_operands()
-        self.arena = self._pack()
+        self.arena: int = self._pack()
 
     def _lifetimes(self) -> None:
         draft, end = self._draft, 0

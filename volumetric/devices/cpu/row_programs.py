@@ -14,8 +14,9 @@ from volumetric.devices.cpu.rows.row_step_builder import DECODING, Form, Mode, R
 from volumetric.devices.cpu.step_builder import OperationStep, TensorAddress
 from volumetric.devices.cpu.step_table import StepTable, compile_steps
 from volumetric.devices.cpu.subgraph_steps import SubgraphPrograms
+from volumetric.graph.ops import Graph
 from volumetric.network import INPUT, OUTPUT
-from volumetric.run.graph.partition import Segment
+from volumetric.run.graph.partition import Partition, Segment
 
 _FAMILIES = (attention, elements, products)  # importing them fills `rule`
 _RARE = {
@@ -38,14 +39,14 @@ class RowPrograms:
 
     def __init__(self, settings: RowSettings, between: SubgraphPrograms) -> None:
         self.settings = settings
-        self.cut = settings.cut
-        self.graph = settings.graph
+        self.cut: Partition = settings.cut
+        self.graph: Graph = settings.graph
         self.between = between
         read = (step.attrs["spec"].num_embeddings for step in self.cut.plan.steps if step.op == "embedding")
-        self.vocabulary = min(read, default=0)
+        self.vocabulary: int = min(read, default=0)
         inputs = (self.cut.plan.values[i] for i in self.cut.plan.inputs.values())
         needed = [value.dtype for value in inputs if value.default is None]
-        self.chooses = needed == ["int32"] and settings.written is not None and not between.cores
+        self.chooses: bool = needed == ["int32"] and settings.written is not None and not between.cores
         self._tables: dict[Mode, StepTable] = {}
         self._prepared = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from volumetric.devices.cpu.cpu_state import plain_states
 from volumetric.devices.cpu.kernels.amx.amx_scratch import PACKED_ROWS
@@ -17,6 +18,9 @@ from volumetric.devices.cpu.resident_weights import PanelMatrix, ResidentWeights
 from volumetric.graph.ops import Node
 from volumetric.network import OUTPUT
 from volumetric.run.graph.partition import Partition
+
+if TYPE_CHECKING:
+    from volumetric.graph.ops import Graph
 
 
 class RowSettings:
@@ -54,29 +58,30 @@ class RowSettings:
         threads: int,
     ) -> None:
         self.cut = partition
+        self.graph: Graph
         self.graph = graph = partition.graph
         self.weights = weights
         self.storage: KVStorage = storage
         self.context = context
         self.threads = threads
-        self.tokens = len(graph.tensors)
+        self.tokens: int = len(graph.tensors)
         self._compute: Rounding = compute
         self.direct_rows = DIRECT_ROWS
         if compute != "float32" and weights.has_integers and has_matrix_registers():
-            self.direct_rows = PACKED_ROWS
+            self.direct_rows: int = PACKED_ROWS
         attends = [node for node in partition.rows if node.op == "attend"]
-        self.pairs = tuple(dict.fromkeys(map(self.pair_of, attends)))
+        self.pairs: tuple[KvPair, ...] = tuple(dict.fromkeys(map(self.pair_of, attends)))
         opened = (unpacked_cache_bytes(node.attrs["kv_heads"], node.attrs["head_dim"]) for node in attends)
-        self.opened_bytes = max(opened, default=0) if self._rounds_attention() else 0
+        self.opened_bytes: int = max(opened, default=0) if self._rounds_attention() else 0
         tail_values = {i for use in partition.uses if use.tail for i in use.writes}
-        self.gathered = tuple(
+        self.gathered: tuple[int, ...] = tuple(
             dict.fromkeys(i for use in partition.uses if use.tail for i in use.reads if i not in tail_values)
         )
         # A product stores its last columns one by one; other operations store whole vectors, beyond the row's end.
         out = partition.outputs[OUTPUT]
-        self.late = tail_values.intersection(graph.outputs)
+        self.late: set[int] = tail_values.intersection(graph.outputs)
         by_product = any(node.op == "linear" and node.outputs[0] == out for node in partition.rows)
-        self.written = out if out in tail_values and by_product and not list(graph.readers(out)) else None
+        self.written: int | None = out if out in tail_values and by_product and not list(graph.readers(out)) else None
 
     def pair_of(self, node: Node) -> KvPair:
         """Return the pair that attention reads; nodes of one form without states share a pair that lives one step."""

@@ -81,7 +81,7 @@ class StepTable:
     ) -> None:
         self.placement = placement
         self.ends = ends
-        self.scratch = builder.scratch
+        self.scratch: int = builder.scratch
         self.rows = self._spare = 0
         self.draft = builder
         self._arena: Array = np.zeros(0, np.uint8)
@@ -95,7 +95,7 @@ class StepTable:
         if apart:  # they may be repeated
             meets[id(placement.leaves[-1])] = True
         self._words = np.zeros((len(every), STEP_WORDS), np.int64)
-        self.slots = np.zeros((len(builder.sizes), 2), np.int64)
+        self.slots: Array = np.zeros((len(builder.sizes), 2), np.int64)
         self._later: list[tuple[int, int, int]] = []
         behind = len(builder.steps)
         for at, (step, row) in enumerate(zip(every, self._words, strict=True)):
@@ -112,8 +112,8 @@ class StepTable:
         self._lent = {number: at[:, places == number] for number in lent}
         count = len(builder.steps) - apart
         self.apart = apart
-        self.labels = tuple(step.label for step in builder.steps[:count] if step.host is None)
-        self.parts = self._split(builder.steps[:count], meets)
+        self.labels: tuple[str, ...] = tuple(step.label for step in builder.steps[:count] if step.host is None)
+        self.parts: tuple[TablePart, ...] = self._split(builder.steps[:count], meets)
 
     def _write_arguments(self, at: int, step: OperationStep, behind: int) -> None:
         """Write the arguments of step `at`; its nested steps begin at step `behind`."""
@@ -180,7 +180,9 @@ class StepTable:
         """
         if arena is self._arena and rows == self.rows:
             return False
-        self._arena, self.rows, self._spare = arena, rows, spare
+        self._arena = arena
+        self.rows: int = rows
+        self._spare = spare
         fixed, base = fixed or {}, address_of(arena)
         for number, storage in self.placement.storages.items():
             at = base + storage.offset * (rows + spare) if storage.home == "arena" else fixed.get(number, 0)

@@ -50,7 +50,7 @@ class SubgraphPrograms:
             for key in sorted(part.parameters - store.buffers.keys()):
                 store.write(key, params[key].values())
                 params[key].release()
-        self.weight_bytes = sum(array.nbytes for array in store.buffers.values())
+        self.weight_bytes: int = sum(array.nbytes for array in store.buffers.values())
 
     def update(self, params: Params) -> Params:
         """Replace parameters of subgraphs; return the others. Raises `ShapeError` if one has another shape."""

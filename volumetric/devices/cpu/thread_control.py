@@ -60,7 +60,7 @@ class ThreadController:
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = limit
-        self.threads = limit
+        self.threads: int = limit
         self._clock = clock
         self._usual: dict[tuple[str, int], float] = {}
         self._mean: dict[tuple[str, int], float] = {}
@@ -218,7 +218,10 @@ class ThreadController:
         else:
             self._pause = _FIRST_PAUSE if self._steady >= _STEADY_CALLS else 2 * self._pause
         self._pause = min(_LONGEST_PAUSE, self._pause)
-        self.threads, self._trial, self._steady, self._vain = threads, 0, 0, _FIRST_VAIN
+        self.threads = threads
+        self._trial = 0
+        self._steady = 0
+        self._vain = _FIRST_VAIN
         self._delay_trials(self._pause)
 
     def _delay_trials(self, pause: float) -> None:
@@ -241,7 +244,7 @@ class StepTableExecutor:
 
     def __init__(self, threads: int, *, always: bool = False) -> None:
         self.threads = threads
-        self.governor = ThreadController(threads)
+        self.governor: ThreadController = ThreadController(threads)
         self._always = always
         self._last = 0.0
 

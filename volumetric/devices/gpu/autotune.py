@@ -78,7 +78,7 @@ class TimedProduct:
         self._context, self._shape, self._units = context, shape, units
         outputs = shape.parts * units
         nbytes = outputs * shape.format.row_bytes(shape.k)
-        self.copies = max(2, min(_MOST_COPIES, cold_bytes // nbytes + 1))
+        self.copies: int = max(2, min(_MOST_COPIES, cold_bytes // nbytes + 1))
         self._weights = [context.buffer(nbytes, "weights") for _ in range(self.copies)]
         width = 4 * ceil_div(shape.n, 4)
         sizes = {"x": 16 * rows * ceil_div(shape.k, 4), "y": 4 * rows * width}

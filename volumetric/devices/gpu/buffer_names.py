@@ -88,7 +88,7 @@ class TensorBuffers:
         self._roots = view_roots(graph)
         self._last = last_use(graph)
         self._lives: set[int] = set()
-        self.names = dict(buffers)
+        self.names: dict[int, str] = dict(buffers)
 
     def __getitem__(self, i: int) -> str:
         """Buffer of tensor `i`."""

@@ -41,13 +41,13 @@ class GpuDevice:
     DeviceError : no such GPU, or it cannot be opened
     """
 
-    native_schemes = tuple(FORMATS)
-    native_operations = NATIVE | GROUPED
+    native_schemes: tuple[str, ...] = tuple(FORMATS)
+    native_operations: frozenset[str] = NATIVE | GROUPED
 
     def __init__(self, selector: str | None = None, *, narrow: Mapping[str, Any] | None = None) -> None:
         adapters = ranked_adapters()
         index = choose_adapter(adapters, selector)
-        self.context = GpuContext(adapters[index], narrow)
+        self.context: GpuContext = GpuContext(adapters[index], narrow)
         info = describe(adapters[index], index)
         measured = {
             "neighbouring_lanes": self.context.caps.subgroup_size,

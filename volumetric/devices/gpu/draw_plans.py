@@ -128,6 +128,8 @@ class DrawPlans:
         for buffer in self.buffers.values():
             self._context.free(buffer)
         self.buffers = {}
+        self.changes: int
+        self.rows: int
         self.rows = self.changes = 0
 
     def write_rows(self, rows: Sequence[DrawnRow]) -> None:
@@ -173,8 +175,8 @@ class DrawnRow:
     ) -> None:
         self.plan = plan
         self.chooser = chooser
-        self.changes = np.zeros((0, 4), np.uint32) if changes is None else changes
-        self.ring = np.zeros((token_draw.NUMBERS, 2), np.uint32)
+        self.changes: NDArray[np.uint32] = np.zeros((0, 4), np.uint32) if changes is None else changes
+        self.ring: NDArray[np.uint32] = np.zeros((token_draw.NUMBERS, 2), np.uint32)
 
     def write_random(self, position: int) -> None:
         """Put the next random number where the draw at `position` reads it."""

@@ -69,8 +69,8 @@ class RowRecorder:
         self.weights = weights
         self.int8 = int8
         self.attention = attention
-        self.most_rows = scratch.rows
-        self.stats = scratch.make(16 * max(scratch.rows, scratch.tail_rows), "row statistics")
+        self.most_rows: int = scratch.rows
+        self.stats: str = scratch.make(16 * max(scratch.rows, scratch.tail_rows), "row statistics")
         self._scratch = scratch
         self._tunings = tunings
         self._spares: dict[tuple[int, str], str] = {}

@@ -94,25 +94,27 @@ class GpuExecutable:
         shared_with: GpuExecutable | None = None,
     ) -> None:
         self.context = context
-        self.plan, self._native = plan, native
+        self.plan: Plan = plan
+        self._native = native
         self._closed = False
         self._partition = partition = Partition(plan, native, parted=GpuGraphs.parted)
         self.graph = graph = partition.graph
         parts = partition.segments
         self.options = options = with_kv_dtype(options, plan, params)
         shapes = attention_shapes(graph, options)
-        self.weights = WeightBuffers(
+        self.weights: WeightBuffers = WeightBuffers(
             context, params, sources=sources, shared_with=None if shared_with is None else shared_with.weights
         )
         alone = any(not (shape.state and shape.causal) for shape in shapes.values())
         most, caps = options.context, context.caps
         most = most if alone else rows_of_subgraphs(parts, most, caps, whole=graph.whole_sequences)
         chain = dataclasses.replace(graph, nodes=row_nodes_and_subgraphs(graph, parts))
-        self.scratch = ValueBuffers(context, chain, most=most, least=options.context if alone else 1)
+        self.scratch: ValueBuffers = ValueBuffers(context, chain, most=most, least=options.context if alone else 1)
         attends = (node for node in graph.nodes if node.op == "attend")
         cache_shapes = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
         fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
-        self.pool = PagePool(context, cache_shapes, options.context, fixed) if shared_with is None else shared_with.pool
+        pool = PagePool(context, cache_shapes, options.context, fixed) if shared_with is None else shared_with.pool
+        self.pool: PagePool = pool
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
         attention = AttentionBuffers(shapes, self.scratch, context.caps)
         self._recorder = RowRecorder(
@@ -120,7 +122,7 @@ class GpuExecutable:
         )
         self._executor = executor or NativeExecutor(context)
         self._subgraphs = GpuSubgraphs(context, graph, parts, self.weights, self._forget)
-        self.recordings = RecordingCache(
+        self.recordings: RecordingCache = RecordingCache(
             context, self._executor, self.scratch, self._recorder, partition, self._subgraphs, self._buffers
         )
         self._results = CallRunner(self.recordings)

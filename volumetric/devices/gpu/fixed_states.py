@@ -43,7 +43,7 @@ class FixedStates:
         self._context = context
         self._specs = specs
         self._moves: Any = None
-        self.buffers = self._allocate(lines)
+        self.buffers: dict[str, Any] = self._allocate(lines)
 
     @property
     def line_bytes(self) -> int:
@@ -93,7 +93,8 @@ class FixedStates:
         """Free every buffer."""
         for buffer in (*self.buffers.values(), *([] if self._moves is None else [self._moves])):
             self._context.free(buffer)
-        self.buffers, self._moves = {}, None
+        self.buffers = {}
+        self._moves = None
 
     def _bytes(self, key: str) -> int:
         return 16 * ceil_div(self._specs[key].size, 4)

@@ -99,28 +99,28 @@ class GpuContext:
         import wgpu
 
         self._usage = wgpu.BufferUsage
-        self.map_read = wgpu.MapMode.READ
-        self.query_usage = self._usage.QUERY_RESOLVE | self._usage.COPY_SRC
+        self.map_read: Any = wgpu.MapMode.READ
+        self.query_usage: Any = self._usage.QUERY_RESOLVE | self._usage.COPY_SRC
         self._errors = (wgpu.GPUError, RuntimeError)
         self._out_of_memory = wgpu.GPUOutOfMemoryError
-        self.allocated = 0
+        self.allocated: int = 0
         self._staged = 0
         features = [name for name in _WANTED_FEATURES if name in adapter.features]
         with self.guard("opening the GPU"):
-            self.device = adapter.request_device_sync(
+            self.device: Any = adapter.request_device_sync(
                 label="volumetric", required_features=features, required_limits=dict(adapter.limits)
             )
-        self.features = frozenset(features)
-        self.queue = self.device.queue
-        self.software = is_software(adapter)
-        self.tunings = TuningCache(f"{adapter.info['device']} {adapter.info['description']}")
+        self.features: frozenset[str] = frozenset(features)
+        self.queue: Any = self.device.queue
+        self.software: bool = is_software(adapter)
+        self.tunings: TuningCache = TuningCache(f"{adapter.info['device']} {adapter.info['description']}")
         self._pipelines: dict[object, Pipeline] = {}
         self._layouts: dict[object, Any] = {}
         self._uniforms: dict[bytes, Any] = {}
         self._idle: dict[int, Any] = {}
         self.caps = _caps(adapter, self.features)
         self.caps = replace(self.caps, subgroup_size=self._certain_lanes(adapter))
-        self.caps = replace(self.caps, **{"max_rounds": self._most_rounds(), **(narrow or {})})
+        self.caps: Caps = replace(self.caps, **{"max_rounds": self._most_rounds(), **(narrow or {})})
 
     def guard(self, doing: str) -> WgpuErrorScope:
         """Convert errors of wgpu to `DeviceError`; `doing` is the activity to name in the message."""

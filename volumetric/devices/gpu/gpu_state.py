@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -12,6 +12,9 @@ from volumetric.devices.gpu.page_pool import PagePool
 from volumetric.layers import StateSpec
 from volumetric.run.kv_value import KvValue, as_numbers
 from volumetric.run.sequence_state import SequenceState
+
+if TYPE_CHECKING:
+    from volumetric.devices.gpu.page_pool import SequencePages
 
 
 class GpuState(SequenceState):
@@ -26,12 +29,12 @@ class GpuState(SequenceState):
     def __init__(self, pool: PagePool, specs: Mapping[str, StateSpec]) -> None:
         super().__init__(specs)
         self.pool = pool
-        self.pages = pool.new_sequence()
+        self.pages: SequencePages = pool.new_sequence()
         weakref.finalize(self, pool.returned.append, self.pages).atexit = False
 
     def advance(self, rows: int) -> None:
         """Count the rows appended by a forward pass; free pages now outside of windows."""
-        self.position += rows
+        self.position = self.position + rows
         if self.pool.has_windows:
             self.pool.release_before(self.pages, self.position)
 

@@ -29,7 +29,7 @@ class SequencePages:
     __slots__ = ("line", "pages")
 
     def __init__(self, sets: int) -> None:
-        self.line = 0
+        self.line: int = 0
         self.pages: list[list[int]] = [[] for _ in range(sets)]
 
 
@@ -67,8 +67,8 @@ class PagePool:
         fixed: Mapping[str, StateSpec],
     ) -> None:
         self.users: list[Callable[[], None]] = []
-        self.shapes = dict(shapes)
-        self.lock = threading.RLock()
+        self.shapes: dict[str, AttentionShape] = dict(shapes)
+        self.lock: threading.RLock = threading.RLock()
         self.returned: deque[SequencePages] = deque()
         self._lines = _FIRST_LINES
         self._free_lines = list(range(self._lines - 1, 0, -1))
@@ -77,9 +77,9 @@ class PagePool:
         for key, shape in shapes.items():
             windows.setdefault(shape.kept_rows, {})[key] = shape
         order = sorted(windows, key=lambda window: -1 if window is None else window)
-        self.sets = [PageSet(surroundings, windows[window], window, self._lines) for window in order]
+        self.sets: list[PageSet] = [PageSet(surroundings, windows[window], window, self._lines) for window in order]
         self._set_of = {key: number for number, window in enumerate(order) for key in windows[window]}
-        self.fixed = FixedStates(context, fixed, self._lines)
+        self.fixed: FixedStates = FixedStates(context, fixed, self._lines)
 
     @property
     def named_buffers(self) -> dict[str, Any]:

@@ -74,15 +74,17 @@ class PageSet:
     """
 
     def __init__(self, of: PoolSettings, shapes: Mapping[str, AttentionShape], window: int | None, lines: int) -> None:
-        self._of, self._shapes, self.window = of, shapes, window
+        self._of = of
+        self._shapes = shapes
+        self.window: int | None = window
         self._width = ceil_div(of.positions, PAGE)
         self._most = of.context.caps.max_binding // max(shape.page_bytes for shape in shapes.values())
-        self.page_bytes = sum(shape.page_bytes for shape in shapes.values())
+        self.page_bytes: int = sum(shape.page_bytes for shape in shapes.values())
         count = max(2, min(self._width + 1, _FIRST_BYTES // max(self.page_bytes, 1), self._most))
         self.buffers: dict[str, Any] = self._allocate_buffers(count)
         self._uses = [1] + (count - 1) * [0]
         self._free = list(range(count - 1, 0, -1))
-        self.tables = self._new_tables(lines)
+        self.tables: None = self._new_tables(lines)
         self._moves: Any = None
 
     @property
@@ -237,7 +239,9 @@ class PageSet:
         """Free every buffer."""
         for buffer in (*self.buffers.values(), self.tables, *([] if self._moves is None else [self._moves])):
             self._of.context.free(buffer)
-        self.buffers, self.tables, self._moves = {}, None, None
+        self.buffers = {}
+        self.tables = None
+        self._moves = None
 
     def _new_tables(self, lines: int) -> Any:
         return self._of.context.buffer(4 * lines * self._width, tables_name(self.window))

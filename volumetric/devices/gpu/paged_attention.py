@@ -23,6 +23,7 @@ from volumetric.run.plan import Plan
 
 if TYPE_CHECKING:
     from volumetric.devices.gpu.encode import RecordingFrame, RowRecorder
+    from volumetric.devices.gpu.kernels.attention import RowsTuning
 
 _FUSE_COMBINE_BYTES = 6 << 20
 """Bytes of attention partials read by all workgroups of an output projection together, up to which reading them is
@@ -93,11 +94,11 @@ class AttentionBuffers:
     def __init__(self, shapes: Mapping[int, AttentionShape], scratch: ValueBuffers, caps: Caps) -> None:
         self.shapes = shapes
         self.caps = caps
-        self.tables = RotationTables(scratch)
+        self.tables: RotationTables = RotationTables(scratch)
         cuts = [attention.tune_rows(shape, caps) for shape in shapes.values()]
-        self.cut = min(cuts, key=lambda tuning: tuning.rows, default=None)
-        self.block = self.cut.rows if self.cut else 1
-        self.whole = any(not (shape.state and shape.causal) for shape in shapes.values())
+        self.cut: RowsTuning | None = min(cuts, key=lambda tuning: tuning.rows, default=None)
+        self.block: int = self.cut.rows if self.cut else 1
+        self.whole: bool = any(not (shape.state and shape.causal) for shape in shapes.values())
         self.queries, self._parts, self._maxima, self.alone = "", "", "", {}
         self._reserve(scratch)
 
@@ -114,14 +115,14 @@ class AttentionBuffers:
         shapes, rows, make = list(self.shapes.values()), scratch.rows, scratch.make
         if not shapes:
             return
-        self.queries = make(max(4 * rows * s.heads * s.padded for s in shapes), "queries")
+        self.queries: str = make(max(4 * rows * s.heads * s.padded for s in shapes), "queries")
         buckets = [1 << i for i in range(power_of_two(rows).bit_length())]
         parts = [(s, n * attention.tune_split(s, self.caps, n).splits) for s in shapes for n in buckets]
         self._parts = make(max(4 * n * s.heads * s.padded for s, n in parts), "attention parts")
         self._maxima = make(max(8 * n * s.heads for s, n in parts), "attention maxima")
         alone = [s.page_bytes for s in shapes if not s.state]
         if alone:
-            self.alone = {"keys": make(max(alone), "keys"), "values": make(max(alone), "values")}
+            self.alone: dict[str, str] = {"keys": make(max(alone), "keys"), "values": make(max(alone), "values")}
 
 
 def attend(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from volumetric.devices.gpu.kernels.dispatch import CallRows, power_of_two
 from volumetric.devices.gpu.value_buffers import ValueBuffers, row_words
 from volumetric.network import INPUT, OUTPUT
 from volumetric.run.graph.partition import Partition
+
+if TYPE_CHECKING:
+    from volumetric.graph.ops import Graph
 
 Needed: TypeAlias = tuple[range, ...]
 """The needed parts, see `Partition.needed`."""
@@ -86,15 +89,17 @@ class RecordingCache:
         self.context = context
         self.executor = executor
         self.scratch = scratch
+        self.graph: Graph
         self.graph = graph = recorder.graph
-        self.inputs = partition.inputs
-        self.input, self.output = partition.inputs[INPUT], partition.outputs[OUTPUT]
+        self.inputs: dict[str, int] = partition.inputs
+        self.input: int = partition.inputs[INPUT]
+        self.output: int = partition.outputs[OUTPUT]
         self.owner: object | None = None
-        self.whole = recorder.attention.whole or graph.whole_sequences
-        self.apart = self.whole and bool(cores)
+        self.whole: bool = recorder.attention.whole or graph.whole_sequences
+        self.apart: bool = self.whole and bool(cores)
         self._block = recorder.attention.block
         self._partition, self._subgraphs = partition, cores
-        self.most_singles = min(scratch.rows, scratch.tail_rows, PLACES) if not self.whole else 1
+        self.most_singles: int = min(scratch.rows, scratch.tail_rows, PLACES) if not self.whole else 1
         self._recorder = recorder
         self._buffers = buffers
         self._control = scratch.make(CONTROL_BYTES, "control", uniform=True)
@@ -103,7 +108,7 @@ class RecordingCache:
         self._calls: dict[_RecordingKey, list[BoundDispatch]] = {}
         self._prepared: dict[_RecordingKey, Any] = {}
         self._picks: dict[tuple[Ways | None, str], list[BoundDispatch]] = {}
-        self.drawing = DrawPlans(context, graph.tensors[self.output].width, self.most_singles)
+        self.drawing: DrawPlans = DrawPlans(context, graph.tensors[self.output].width, self.most_singles)
         self._winners = ""
 
     def place_rows(self, places: Sequence[SequenceSpan]) -> tuple[CallRows, NDArray[np.uint32]]:

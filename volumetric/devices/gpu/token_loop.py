@@ -40,7 +40,8 @@ class EncodedTokens:
     """Commands of the next tokens of several sequences, and the buffers that pass their ids to the host."""
 
     def __init__(self, recordings: RecordingCache, rows: CallRows, ways: Ways | None) -> None:
-        self.rows, self.ways = rows, ways
+        self.rows: CallRows = rows
+        self.ways: Ways | None = ways
         self._recordings = recordings
         self._ids = recordings.scratch.buffers[recordings.scratch.values[recordings.input]]
         self._encoded: deque[tuple[Any, Any]] = deque()

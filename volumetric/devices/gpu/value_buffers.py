@@ -76,23 +76,27 @@ class ValueBuffers:
         limit = context.caps.max_binding
         body = [node for node in graph.nodes if not node.tail]
         tail = [node for node in graph.nodes if node.tail]
-        self.buffers = OwnedBuffers(context)
-        self.rows = rows_within(graph, body, most, limit)
+        self.buffers: OwnedBuffers = OwnedBuffers(context)
+        self.rows: int = rows_within(graph, body, most, limit)
         if self.rows < least:
             raise DeviceError(
                 f"attention without a cache needs all {least} rows at once; this GPU binds {self.rows}",
                 hint=f"use a context of at most {self.rows}",
             )
-        self.tail_rows = rows_within(graph, tail, self.rows, min(limit, _TAIL_BYTES))
+        self.tail_rows: int = rows_within(graph, tail, self.rows, min(limit, _TAIL_BYTES))
         made_in_tail = {i for node in tail for i in node.outputs}
         crossing = {i for node in tail for i in graph_values(graph, node)} - made_in_tail
         slots = BufferNames("value", limit)
         inputs = [i for i in graph.inputs if i not in graph.derived]
-        self.values = {i: slots.new(self.rows * row_bytes(graph.tensors[i]), graph.tensors[i].name) for i in inputs}
+        self.values: dict[int, str] = {
+            i: slots.new(self.rows * row_bytes(graph.tensors[i]), graph.tensors[i].name) for i in inputs
+        }
         self._assign_buffers(graph, body, slots, self.rows, sorted(crossing))
         self._assign_buffers(graph, tail, slots, self.tail_rows, ())
         self.buffers.make_all(slots.sizes)
-        self.gathered = {i: self.make(self.tail_rows * row_bytes(graph.tensors[i]), "tail rows") for i in crossing}
+        self.gathered: dict[int, str] = {
+            i: self.make(self.tail_rows * row_bytes(graph.tensors[i]), "tail rows") for i in crossing
+        }
 
     @property
     def nbytes(self) -> int:

@@ -85,10 +85,12 @@ class WeightBuffers:
     ) -> None:
         self._sources = params if sources is None else sources
         self._like = shared_with
-        self.buffers = OwnedBuffers(context)
+        self.buffers: OwnedBuffers = OwnedBuffers(context)
         self.decoded: set[str] = set()
         matrices = [store for store in params.values() if len(store.shape) > 1]
-        self.meter = WorkMeter("uploading weights", len(matrices), nbytes=sum(store.nbytes for store in matrices))
+        self.meter: WorkMeter = WorkMeter(
+            "uploading weights", len(matrices), nbytes=sum(store.nbytes for store in matrices)
+        )
         self._context = context
         self._params = params
         self._matrices: dict[tuple[tuple[str, ...], bool], ResidentMatrix] = {}

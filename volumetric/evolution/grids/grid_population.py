@@ -65,7 +65,7 @@ class GridPopulation(Run[GridConfig, GridPool]):
 
     def _first(self, rng: np.random.Generator) -> GridPool:
         network, params = self._start
-        self.innovations = GridInnovations(next=len(network.layers) + len(network.links))
+        self.innovations: GridInnovations = GridInnovations(next=len(network.layers) + len(network.links))
         size = self.config.population
         if params is None:
             seeds = (_FIRST_WEIGHTS + rng.integers(1 << 32, size=size)).tolist()

@@ -279,7 +279,7 @@ class LinkedPlayers:
     """Genomes of nodes and connections, which act together in one compiled call."""
 
     def __init__(self, pool: Pool) -> None:
-        self.linked = LinkedPool(pool)
+        self.linked: LinkedPool = LinkedPool(pool)
         self._state: F64Array | None = None
         self._outputs = np.zeros((len(pool), 1, pool.interface.outputs))
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from volumetric.generate.session_state import SessionState
 
 
-@renamed_members(held="session_state")
+@renamed_members(True, held="session_state")
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
     """A prompt to continue.
@@ -65,7 +65,7 @@ class Job:
     session_state: SessionState | None = None
 
 
-@renamed_members(seated="started")
+@renamed_members(True, seated="started")
 @dataclass(slots=True, eq=False)
 class Ticket:
     """A submitted job. Only the scheduler writes it.

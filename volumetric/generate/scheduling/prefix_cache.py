@@ -85,8 +85,8 @@ class PrefixCache:
         self._bytes_of = bytes_of
         self._roots: dict[Hashable, _PrefixNode] = {}
         self._entries: dict[int, PrefixEntry] = {}  # least recently used first
-        self.nbytes = 0
-        self.evictions = 0
+        self.nbytes: int = 0
+        self.evictions: int = 0
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -52,7 +52,7 @@ class FlowGroup(Generic[F]):
 
     def __init__(self) -> None:
         self.flows: dict[Hashable, F] = {}
-        self.now = 0.0
+        self.now: float = 0.0
 
     def charge(self) -> None:
         """Count a call of the device."""
@@ -160,7 +160,7 @@ class WaitingQueue:
         self._shares = Shares()
         self._count = 0
         self.paused: list[GenerationSequence] = []
-        self.tokens = 0
+        self.tokens: int = 0
 
     def __len__(self) -> int:
         return self._count

@@ -13,9 +13,9 @@ T = TypeVar("T")
 class RecurrentInputs(NamedTuple):
     """Inputs of a recurrent operation other than ``from_x`` and the weight, by kind."""
 
-    starts: tuple
-    bias: tuple
-    keep: tuple
+    starts: tuple[Any, ...]
+    bias: tuple[Any, ...]
+    keep: tuple[Any, ...]
 
 
 def recurrent_inputs(rest: Sequence[T], attrs: Mapping[str, Any]) -> RecurrentInputs:
@@ -29,12 +29,12 @@ class RecurrentGradInputs(NamedTuple):
     """Inputs of the gradient of a recurrent operation; a tuple of an optional input may be empty."""
 
     gy: Any
-    g_last: tuple
+    g_last: tuple[Any, ...]
     y: Any
-    saved: tuple
+    saved: tuple[Any, ...]
     weight: Any
-    starts: tuple
-    keep: tuple
+    starts: tuple[Any, ...]
+    keep: tuple[Any, ...]
 
 
 def recurrent_grad_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> RecurrentGradInputs:
@@ -62,11 +62,11 @@ class CellGradInputs(NamedTuple):
     """Inputs of the gradient of one step of a cell; a tuple of an optional input may be empty."""
 
     gy: Any
-    g_others: tuple
+    g_others: tuple[Any, ...]
     y: Any
-    others: tuple
-    saved: tuple
-    before: tuple
+    others: tuple[Any, ...]
+    saved: tuple[Any, ...]
+    before: tuple[Any, ...]
 
 
 def cell_grad_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> CellGradInputs:

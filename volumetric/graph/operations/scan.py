@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -43,17 +43,17 @@ constants.
 class ScanInputs(NamedTuple):
     """Inputs of a scan or of its body, by kind."""
 
-    xs: tuple
-    constants: tuple
-    states: tuple
+    xs: tuple[Any, ...]
+    constants: tuple[Any, ...]
+    states: tuple[Any, ...]
 
 
 class ScanOutputs(NamedTuple):
     """Outputs of a scan or of its body, by kind; a body has no trails."""
 
-    ys: tuple
-    states: tuple
-    trails: tuple
+    ys: tuple[Any, ...]
+    states: tuple[Any, ...]
+    trails: tuple[Any, ...]
 
 
 def scan_inputs(inputs: Sequence[T], attrs: Attrs) -> ScanInputs:

@@ -18,8 +18,9 @@ class NumpyGraphRun:
     """Executor that loads parameters when a node needs them, and frees values, also outputs, after their last use."""
 
     def __init__(self, graph: Graph, params: Params) -> None:
-        self.graph, self._params = graph, params
-        self.root = view_roots(graph)
+        self.graph: Graph = graph
+        self._params = params
+        self.root: list[int] = view_roots(graph)
         self._keys = {i: t.key for i, t in enumerate(graph.tensors) if t.key is not None}
         self._last = last_use(replace(graph, outputs=()))  # subclasses read outputs when they are computed
 

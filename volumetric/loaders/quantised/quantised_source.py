@@ -18,7 +18,7 @@ from volumetric.dtypes.bits import pack_codes, unpack_codes
 from volumetric.dtypes.registry import parse_dtype
 from volumetric.loaders.tensor_source import TensorEntry, TensorSource
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,7 @@ class SettlingWatch:
         used |= {timing.regions[number] for number in regions} | {timing.edges[number] for number in edges}
         starts = np.cumsum([0, *map(len, timing.starts)])
         self.region = region
-        self.settled = False
+        self.settled: bool = False
         self._counts = [at for n in sorted(used - {ALWAYS}) for at in range(starts[n], starts[n + 1])]
         self._positions = np.unique(np.concatenate([facts.places[number].positions for number in regions]))
         self._starts = tuple(f"{facts.places[number].name}." for number in regions)

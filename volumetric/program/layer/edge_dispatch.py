@@ -128,7 +128,7 @@ class RowTable:
         self._work, self._width = work, width
         self._parts = list[int]()
         self._whole: int | None = None
-        self.starts = list[int]()
+        self.starts: list[int] = list[int]()
         """First row of each tensor."""
         self._count = 0
         for part in parts:

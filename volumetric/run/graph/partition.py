@@ -88,14 +88,15 @@ class Partition:
 
     def __init__(self, plan: Plan, native: Collection[str], *, parted: bool = False) -> None:
         self.plan = plan
+        self.graph: Graph
         self.graph = graph = open_graph(plan, (DIALECT | GROUPED).intersection(native), parted=parted)
-        self.inputs = dict(zip(plan.inputs, graph.caller_inputs, strict=True))
-        self.outputs = dict(zip(plan.outputs, graph.outputs, strict=True))
-        self.segments = split_segments(graph, native)
-        self.rows = tuple(node for part in self.segments if part.graph is None for node in part.nodes)
-        self.uses = tuple(use for part in self.segments for use in _uses(graph, part))
+        self.inputs: dict[str, int] = dict(zip(plan.inputs, graph.caller_inputs, strict=True))
+        self.outputs: dict[str, int] = dict(zip(plan.outputs, graph.outputs, strict=True))
+        self.segments: tuple[Segment, ...] = split_segments(graph, native)
+        self.rows: tuple[Node, ...] = tuple(node for part in self.segments if part.graph is None for node in part.nodes)
+        self.uses: tuple[ValueUse, ...] = tuple(use for part in self.segments for use in _uses(graph, part))
         writer = {i: at for at, use in enumerate(self.uses, 1) for i in use.writes}
-        self.body = sum(not use.tail for use in self.uses)
+        self.body: int = sum(not use.tail for use in self.uses)
         self._needed: dict[frozenset[int], tuple[range, ...]] = {}
         self._ends = {i: max(writer.get(i, 0), self.body) for i in graph.outputs}
 

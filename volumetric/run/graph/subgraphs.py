@@ -88,7 +88,7 @@ class Subgraph:
         if segment.graph is None:
             raise DeviceError(f"segment {segment.name} has no graph: it runs as row operations")
         self.segment = segment
-        self.programs = ProgramCache(CACHED_PROGRAMS)
+        self.programs: ProgramCache = ProgramCache(CACHED_PROGRAMS)
         self._graph = segment.graph
         self._compile = compile_it
         self._states = {i for i in (*segment.inputs, *segment.outputs) if graph.tensors[i].role == "state"}

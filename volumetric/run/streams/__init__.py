@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.network import Network, Params
-from volumetric.run.device import RunOptions
+from volumetric.run.device import Device, RunOptions
 from volumetric.run.streams.resident_stream import ResidentStream, stays_resident
 from volumetric.run.streams.row_stream import RowStream
 
@@ -43,4 +43,13 @@ def open_stream(
     return RowStream(device, machine, params, batch=batch, options=options)
 
 
-__getattr__ = moved_names_getattr(__name__)
+class StreamingDevice(Device, Protocol):
+    """A device with streams, as all devices of this package."""
+
+    def stream(self, machine: Network | Streamable[S], params: Params, *, batch: int = 1) -> RowStream | S:
+        """Open `batch` streams through a network or another machine."""
+        ...
+
+
+if not TYPE_CHECKING:  # to type checkers a former name is unknown
+    __getattr__ = moved_names_getattr(__name__)

@@ -66,7 +66,8 @@ class ResidentStream(RowStream):
         if batch < 1:
             raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
         check_params(network, params)
-        self.network, self.batch = network, batch
+        self.network: Network = network
+        self.batch: int = batch
         self._graphs, self._store, self._programs = graphs, graphs.store(), ProgramCache()
         for key, value in params.items():
             self._store.write(key, value.values())

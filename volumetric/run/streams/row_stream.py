@@ -62,7 +62,8 @@ class RowStream(HasNodeMasks):
         if batch < 1:
             raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
         check_params(network, params)
-        self.network, self.batch = network, batch
+        self.network: Network = network
+        self.batch: int = batch
         plan = lower(network)
         if options is None and is_endless(plan):
             options = RunOptions(context=sys.maxsize)

@@ -7,7 +7,7 @@ from volumetric.devices.cpu.step_builder import LoweringRules, StepBuilder
 from volumetric.graph.operations.operation import kernels_for
 from volumetric.graph.ops import Node
 
-rule = LoweringRules(kernels_for("cpu"))
+rule: LoweringRules = LoweringRules(kernels_for("cpu"))
 """Operation → function that appends its steps; the modules of this package register theirs, other packages add more."""
 
 READ_SPEED = 12.0

@@ -22,8 +22,8 @@ class CpuStore:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.scratch = CallScratch()
+        self.lock: threading.RLock = threading.RLock()
+        self.scratch: CallScratch = CallScratch()
         self.buffers: dict[str, Array] = {}
 
     def write(self, key: str, value: Array) -> None:

@@ -31,7 +31,7 @@ def form_of(rows: int, settings: RowSettings) -> Form:
     return "few" if rows <= VECTOR_ROWS else "some" if rows <= settings.direct_rows else "many"
 
 
-rule = LoweringRules()
+rule: LoweringRules = LoweringRules()
 """Operation → function that appends its steps; the modules of this package register theirs."""
 
 
@@ -52,7 +52,7 @@ class RowStepBuilder(StepBuilder):
         self.sizes = [*(max(4 * tensor.width, 64) for tensor in self.graph.tensors), 8]  # the last: `settings.tokens`
         self.angles: dict[Rope, int] = {}
         self.ends: list[int] = []
-        self.opened = self.temporary(64)
+        self.opened: int = self.temporary(64)
         self._caches: dict[KvPair, int] = {}
         self._widths: dict[int, int] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,10 @@ from volumetric.graph.id_ranges import id_bounds
 from volumetric.graph.ops import Graph
 from volumetric.run.step_times import StepTime
 
+if TYPE_CHECKING:
+    from volumetric.devices.gpu.command_list import GpuRecording
+    from volumetric.devices.gpu.gpu_context import BoundDispatch
+
 
 class GpuProgram:
     """Runs one graph on one store.
@@ -43,6 +47,7 @@ class GpuProgram:
         for tensor in graph.tensors_by_key.values():
             store.check(tensor)
         packed = graph if store.packed is None else read_packed(graph, store.packed)
+        self.graph: Graph
         self.graph = graph = rewrite_for_gpu(packed, context.caps)
         self._executor = executor
         self._bounds = id_bounds(graph)
@@ -65,8 +70,8 @@ class GpuProgram:
             buffers |= {buffer_names[i]: part for i, part in zip(graph.inputs, self._inputs.parts, strict=True)}
             used = graph.tensors_by_key.keys()
             buffers |= {f"key {key}": store.buffer(key) for key in used}
-            self.recording = recording(entries, buffers)
-            self.calls = context.bind_all(entries, buffers)
+            self.recording: GpuRecording = recording(entries, buffers)
+            self.calls: list[BoundDispatch] = context.bind_all(entries, buffers)
             self._commands = self._run_commands({i: buffers[names[i]] for i in graph.outputs})
         except Exception:
             self.close()

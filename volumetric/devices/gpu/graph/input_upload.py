@@ -50,7 +50,7 @@ class InputUpload:
             if 4 * tensor.size > context.caps.max_binding:
                 raise binding_error(tensor.name, 4 * tensor.size, context.caps.max_binding)
         buffers = [owned[owned.make(tensor.name, 4 * tensor.size)] for tensor in inputs]
-        self.parts = [BufferSlice(buffer, 0, buffer.size) for buffer in buffers]
+        self.parts: list[BufferSlice] = [BufferSlice(buffer, 0, buffer.size) for buffer in buffers]
 
     def write(self, values: Sequence[Array]) -> None:
         """Upload all inputs; they are contiguous and have the types of their tensors."""

@@ -44,7 +44,7 @@ class GpuStore:
     """
 
     def __init__(self, context: GpuContext) -> None:
-        self.lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
         self._context = context
         self._entries: dict[str, StoreBuffer] = {}
         self.packed: PackedTensors | None = None
