@@ -118,7 +118,7 @@ def test_archives_that_are_damaged_or_hold_objects_are_refused(tmp_path) -> None
         ("state.pkl", "is a pickle, which can run code", "state_dict()"),
         ("state.joblib", "never read", "numpy.savez"),
         ("one.npy", "not a model file", "a single array without a name"),
-        ("model.onnx", "not a model file", "ONNX graph"),
+        ("model.onnx", "is no ONNX file", "export it again"),
         ("model.xyz", "not a model file", ".safetensors"),
     ],
 )
