@@ -70,7 +70,9 @@ def evolve(
     if run is not None or (config is None) == (resume is None):
         raise UsageError("pass one configuration, or --resume RUN, or plot RUN")
     if form is not None:
-        raise UsageError("--format applies only to pictures: evolve plot RUN --format svg")
+        raise UsageError(
+            "--format applies only to pictures", hint="leave it out, or write evolve plot RUN --format svg"
+        )
     if resume is not None and out is not None:
         raise UsageError("a run continues in its own directory", hint="leave --out out, or move the directory")
     if device is not None:
@@ -113,7 +115,7 @@ def _text(outcome: dict[str, Any]) -> str:
 
 def _plot(run: Path | None, form: str) -> int:
     if run is None:
-        raise UsageError("evolve plot needs the directory of a run: evolve plot RUN")
+        raise UsageError("evolve plot needs the directory of a run", hint="write volumetric evolve plot RUN")
     from volumetric.viz.run_plots import plot_run
 
     for path in plot_run(run, form):

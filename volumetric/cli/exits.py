@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 import cyclopts
@@ -23,10 +23,6 @@ _LESS: Final = {
     "evolve": "a smaller population, or fewer workers, need less",
 }
 """Command → hint to use less memory, for commands that do not generate text."""
-
-
-_NEARLY: Final = 0.75
-"""Least similarity of a suggested name, from 0 to 1."""
 
 
 class UsageError(VolumetricError):
@@ -53,16 +49,10 @@ def run_guarded(run: Callable[[], Any], *, debug: bool, verb: str) -> int:
 def _classify(error: Exception, verb: str) -> int:
     """Print an error with its hint, and return the exit status for it."""
     match error:
-        case UsageError():
-            return explain(USAGE, str(error), error.hint or _usage_hint(verb))
-        case cyclopts.UnknownOptionError():
-            return explain(USAGE, *_unknown_option(error, verb))
-        case cyclopts.UnknownCommandError():
-            return explain(USAGE, *_unknown_command(error))
-        case cyclopts.UnusedCliTokensError():
-            return explain(USAGE, *_too_many(error, verb))
-        case cyclopts.CycloptsError():
-            return explain(USAGE, str(error), _settable(error, verb) or _usage_hint(verb))
+        case UsageError() | cyclopts.CycloptsError():
+            from volumetric.cli.usage_errors import explain_usage  # only errors need it
+
+            return explain(USAGE, *explain_usage(error, verb))
         case VolumetricError():
             return explain_error(error, verb)
         case OSError(filename=str() as name, strerror=str() as reason):
@@ -80,76 +70,6 @@ def _classify(error: Exception, verb: str) -> int:
             if own is not None:
                 return explain(FAILED, f"{what} ({own})", "your own module raised it; --debug shows the traceback")
             return explain(FAILED, f"unexpected {what}", "this is a bug; --debug shows the traceback")
-
-
-def _settable(error: cyclopts.CycloptsError, verb: str) -> str | None:
-    """Return the hint for a key of a configuration file that was given as a flag; None if it is not one."""
-    token = getattr(error, "token", None)
-    if verb not in ("train", "evolve") or not isinstance(error, cyclopts.UnknownOptionError) or token is None:
-        return None
-    name = (token.keyword or token.value or "").lstrip("-").partition("=")[0].replace("-", "_")
-    from volumetric.base import config_tables
-
-    if verb == "train":
-        from volumetric.train.settings import DataSettings, TrainConfig
-
-        homes: dict[str, type] = {"train": TrainConfig, "data": DataSettings}
-        name = {"lr": "optimiser", "learning_rate": "optimiser"}.get(name, name)
-    else:
-        from volumetric.evolution.evolution_config import EvolutionConfig, MutationConfig, SpeciesConfig
-
-        homes = {"": EvolutionConfig, "species": SpeciesConfig, "mutation": MutationConfig}
-    home = next((home for home, of in homes.items() if name in config_tables.argument_types(of)), None)
-    if home is None:
-        return None
-    value = "'{kind=\"adam\", lr=0.01}'" if name == "optimiser" else "VALUE"
-    return f"override a key of the file with --set {home + '.' if home else ''}{name}={value}"
-
-
-def _usage_hint(verb: str) -> str:
-    from volumetric.cli import COMMANDS
-
-    return f"see: volumetric {verb} --help" if verb in COMMANDS else "see: volumetric --help"
-
-
-def _unknown_option(error: cyclopts.UnknownOptionError, verb: str) -> tuple[str, str]:
-    """Return message and hint for an unknown flag; only a nearly equal name is suggested."""
-    name = (error.token.keyword or error.token.value).partition("=")[0]
-    known = [own for argument in error.argument_collection if argument.parse for own in argument.names]
-    return f"unknown flag {name} of {verb}", _set(verb, name) or f"{_suggestions(name, known)}{_usage_hint(verb)}"
-
-
-def _set(verb: str, name: str) -> str | None:
-    """Return the hint for a flag that is a key of the command's file; None if it is not one."""
-    if verb == "train":
-        from volumetric.train.settings import place_of
-    elif verb == "evolve":
-        from volumetric.evolution.evolution_job import place_of
-    else:
-        return None
-    place = place_of(name.lstrip("-").replace("-", "_"))
-    return place and f"it is a key of the file: use --set {place}=…"
-
-
-def _unknown_command(error: cyclopts.UnknownCommandError) -> tuple[str, str]:
-    from volumetric.cli import COMMANDS
-    from volumetric.cli.foreign_flags import FOREIGN_COMMANDS as OTHERS
-
-    name = next(iter(error.unused_tokens or ()), "")
-    return f"unknown command {name!r}", OTHERS.get(name) or f"{_suggestions(name, COMMANDS)}see: volumetric --help"
-
-
-def _suggestions(name: str, known: Iterable[str]) -> str:
-    import difflib  # imported only for errors
-
-    close = difflib.get_close_matches(name, list(known), 1, _NEARLY)
-    return f"did you mean {close[0]}? " if close else ""
-
-
-def _too_many(error: cyclopts.UnusedCliTokensError, verb: str) -> tuple[str, str]:
-    names = " ".join(error.unused_tokens or ())
-    text = "run processes streams of rows; for text use volumetric generate MODEL PROMPT, or chat MODEL. "
-    return f"unexpected argument of {verb}: {names!r}", f"{text if verb == 'run' else ''}{_usage_hint(verb)}"
 
 
 def explain_error(error: VolumetricError, verb: str) -> int:

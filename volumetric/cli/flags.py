@@ -15,10 +15,13 @@ _NAMES = (
     "dtype",
     "kv_dtype",
     "max_tokens",
+    "min_p",
     "offline",
     "strict",
     "temperature",
     "threads",
+    "top_k",
+    "top_p",
     "window",
 )
 _KEYWORD = re.compile(rf"""\b({"|".join(_NAMES)})=("[^"]*"|'[^']*'|[\w.+-]+)""")

@@ -242,6 +242,14 @@ FOREIGN_COMMANDS: Final[Mapping[str, str]] = {
         ("create", "push", "cp"), "a model is a file or a directory here; volumetric convert writes others"
     ),
     "finetune": "volumetric train FILE.toml",
+    **dict.fromkeys(("fit", "learn"), "volumetric train FILE.toml"),
+    **dict.fromkeys(("eval", "evaluate", "test"), "volumetric perplexity MODEL --file TEXT, or run MODEL --in ROWS"),
+    **dict.fromkeys(("export", "save", "to-onnx"), "volumetric convert MODEL model.onnx"),
+    **dict.fromkeys(("install", "update", "upgrade"), "pip install --upgrade volumetric-engine"),
+    **dict.fromkeys(("info", "summary"), "volumetric inspect MODEL shows its structure"),
+    **dict.fromkeys(("plot", "draw"), "volumetric evolve plot RUN, volumetric program draw FILE, or scope html FILE"),
+    "neat": "volumetric evolve FILE.toml",
+    **dict.fromkeys(("init", "create-project", "start"), "volumetric new DIRECTORY writes a project to start from"),
     "lora": "volumetric train FILE.toml trains; --lora PATH adds an adapter saved by PEFT",
 }
 """Commands of other programs → their equivalents here."""

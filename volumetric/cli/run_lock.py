@@ -6,13 +6,16 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
-from volumetric.base.errors import CheckpointError
+from volumetric.base.errors import CheckpointError, VolumetricError
 from volumetric.cli import console
 
 NAME = ".lock"
+_BEFORE = (NAME, "config.toml", "origin.json")
+"""Files that a run writes before it starts."""
 _BUSY = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
 _FAR = 1 << 30
 """Offset of the byte that Windows locks: after the process id, because a locked byte cannot be read."""
@@ -27,30 +30,59 @@ def only_one(home: Path) -> Iterator[None]:
     CheckpointError
         Another process holds the lock, or the directory cannot be written.
     """
+    fresh = not home.exists()
     try:
         home.mkdir(parents=True, exist_ok=True)
         handle = (home / NAME).open("a+b", buffering=0)
     except OSError as error:
+        is_file = home.is_file()
         raise CheckpointError(
-            f"cannot write {home}: {error.strerror or error}", hint="check free space and permissions"
+            f"cannot write {home}: {'it is a file' if is_file else error.strerror or error}",
+            hint="choose a directory: output in the file, or --out DIRECTORY"
+            if is_file
+            else "check free space and permissions",
         ) from None
-    with handle:
-        try:
-            _lock(handle.fileno())
-        except OSError as error:
-            if error.errno not in _BUSY:  # the file system has no locks
-                console.note(f"{home} cannot be locked against a second process: {error.strerror or error}")
-                yield
-                return
-            handle.seek(0)
-            owner = handle.read(20).decode(errors="replace").strip() or "another process"
-            raise CheckpointError(
-                f"the run in {home} is still running, in process {owner}",
-                hint="wait until it ends, or end it; another run needs its own directory (--out)",
-            ) from None
-        handle.truncate(0)
-        handle.write(f"{os.getpid()}\n".encode())
-        yield
+    try:
+        with handle:
+            yield from _locked(home, handle)
+    except VolumetricError:
+        if fresh:
+            _remove_unstarted(home)
+        raise
+
+
+def _remove_unstarted(home: Path) -> None:
+    """Remove the directory of a run that failed before its first update or generation: nothing in it is a result."""
+    with suppress(OSError):
+        parts = [*home.iterdir()]
+        if all(path.name in _BEFORE or _is_empty(path) for path in parts):
+            for path in parts:
+                path.rmdir() if path.is_dir() else path.unlink()
+            home.rmdir()
+
+
+def _is_empty(path: Path) -> bool:
+    return not any(path.iterdir()) if path.is_dir() else not path.stat().st_size
+
+
+def _locked(home: Path, handle: IO[bytes]) -> Iterator[None]:
+    """Hold the lock of an open file."""
+    try:
+        _lock(handle.fileno())
+    except OSError as error:
+        if error.errno not in _BUSY:  # the file system has no locks
+            console.note(f"{home} cannot be locked against a second process: {error.strerror or error}")
+            yield
+            return
+        handle.seek(0)
+        owner = handle.read(20).decode(errors="replace").strip() or "another process"
+        raise CheckpointError(
+            f"the run in {home} is still running, in process {owner}",
+            hint="wait until it ends, or end it; another run needs its own directory (--out)",
+        ) from None
+    handle.truncate(0)
+    handle.write(f"{os.getpid()}\n".encode())
+    yield
 
 
 if sys.platform == "win32":

@@ -16,6 +16,7 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.atomic import atomic_file
 from volumetric.base.errors import CheckpointError
+from volumetric.base.hints import write_hint
 from volumetric.cli import console
 from volumetric.cli.exits import UsageError
 from volumetric.loaders import LoadedModel
@@ -134,9 +135,7 @@ class ArraySink:
         console.note(f"{self._ticks} ticks written to {self._path}")
 
     def _write_error(self, error: OSError) -> CheckpointError:
-        return CheckpointError(
-            f"cannot write {self._path}: {error.strerror or error}", hint="check free space and permissions"
-        )
+        return CheckpointError(f"cannot write {self._path}: {error.strerror or error}", hint=write_hint(self._path))
 
 
 FILMS = (".html", ".gif")

@@ -102,7 +102,7 @@ class _RowReader:
         try:
             value = json.loads(text.decode("utf-8"))
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{where} is not JSON: {str(error)[:100]}") from None
+            raise UsageError(f"{where} is not JSON: {str(error)[:100]}", hint="a line is a row: [0.5, 1.0]") from None
         named: dict[str, Any] = value if isinstance(value, dict) else {INPUT: value}
         mark = np.zeros(self._batch, np.int64)
         if RESET in named and RESET not in self._ports:
@@ -127,7 +127,10 @@ class _RowReader:
             raise UsageError(f"{where}: input {name!r} is ragged", hint=f"a row is {list(shape)} numbers") from None
         array = numbers(array, port, f"{where}: input {name!r}")
         if array.shape != shape:
-            raise UsageError(f"{where}: input {name!r}: expected {list(shape)}, got {list(array.shape)}")
+            raise UsageError(
+                f"{where}: input {name!r}: expected {list(shape)}, got {list(array.shape)}",
+                hint=f"a line is a list of {' × '.join(map(str, shape)) or 'one'} numbers",
+            )
         return array.reshape(self._batch, *port.shape)
 
 
@@ -135,7 +138,9 @@ def numbers(array: Array, port: Port, where: str) -> Array:
     """Convert an array to the type of an input. Raises `UsageError` if that is impossible."""
     if array.dtype.kind not in ("iu" if port.dtype == "int32" else "iuf"):
         expected = "ids, which must be whole numbers" if port.dtype == "int32" else "numbers"
-        raise UsageError(f"{where}: expected {expected}, got {_kind_name(array)}")
+        raise UsageError(
+            f"{where}: expected {expected}, got {_kind_name(array)}", hint="a row is a list of numbers, as [0.5, 1.0]"
+        )
     with np.errstate(over="ignore"):
         converted = array.astype(port.dtype)
     wrong = converted != array if port.dtype == "int32" else np.isinf(converted) & np.isfinite(array)
@@ -214,7 +219,10 @@ def _sequences(array: Array, name: str, port: Port, path: Path) -> Array:
         array = array[None]
     if array.ndim != 2 + len(port.shape) or array.shape[2:] != port.shape:
         shown = _shape_text(port.shape)
-        raise UsageError(f"{path}: input {name!r}: expected [T{shown}] or [B, T{shown}], got {list(array.shape)}")
+        raise UsageError(
+            f"{path}: input {name!r}: expected [T{shown}] or [B, T{shown}], got {list(array.shape)}",
+            hint="a row has as many numbers as the network has inputs: volumetric inspect MODEL shows them",
+        )
     return array
 
 

@@ -11,6 +11,7 @@ from cyclopts import Group, Parameter
 
 from volumetric.base.errors import SpecError
 from volumetric.cli.exits import UsageError
+from volumetric.cli.flags import as_flags
 from volumetric.cli.prompting import unescape, whole_numbers
 from volumetric.generate.params import ALIASES, FROM_CONFIG, SamplingParams
 
@@ -72,7 +73,7 @@ def _set_values(self: Any) -> dict[str, Any]:
     try:
         SamplingParams(**settings)
     except SpecError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(str(error), hint=error.hint and as_flags(error.hint, "generate")) from None
     return settings
 
 

@@ -85,7 +85,9 @@ def change_of(text: str) -> tuple[str, Any]:
     """Parse ``key=value``; the value is TOML, or else a string."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise UsageError(f"--set must be KEY=VALUE, got {text!r}")
+        raise UsageError(
+            f"--set must be KEY=VALUE, got {text!r}", hint=f"for example --set {text.strip('= ') or 'train.epochs'}=5"
+        )
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

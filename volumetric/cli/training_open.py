@@ -143,10 +143,31 @@ def _build(run: RunSettings, samples: RunSamples) -> tuple[Network, Params]:
         known["shape"] = problem.shape
     if name in OF_SEQUENCES:
         known.pop("width", None)  # sizes of inner layers, which the data do not determine
+    _check_samples(name, settings.options, problem, ticking=run.ticking)
     network = config_tables.build_from_registry(
         BUILDERS, {"kind": name, **settings.options}, "[network] builder", **known
     )
     return network, initialise(network, run.seed, init=run.network.init)
+
+
+def _check_samples(builder: str, options: Mapping[str, Any], problem: Problem, *, ticking: bool) -> None:
+    """Raise `SpecError` for a builder that reads samples of another form."""
+    shape = list(problem.inputs.shape[1:])
+    if ticking and problem.inputs.ndim == 2 and not problem.vocabulary:
+        raise SpecError(
+            f"[train] mode: clocked networks read sequences [samples, T, features], these samples have shape {shape}",
+            hint='use samples that are sequences, as problem = "waves", or remove mode',
+        )
+    if builder == "cnn" and not problem.shape and "shape" not in options:
+        raise SpecError(
+            f'[network] builder "cnn" reads pictures, these samples have shape {shape}',
+            hint='use builder = "sequential"; or set options = { shape = [1, 28, 28] } if a row is a picture',
+        )
+    if builder == "transformer" and not problem.vocabulary and "vocabulary" not in options:
+        raise SpecError(
+            f'[network] builder "transformer" reads tokens, these samples are numbers of shape {shape}',
+            hint='use builder = "sequential"; or text = "story.txt" in [data]',
+        )
 
 
 def _fitting(problem: Problem) -> str:
