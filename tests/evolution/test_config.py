@@ -33,7 +33,7 @@ def test_toml(tmp_path: Path) -> None:
 def test_damaged_toml(tmp_path: Path, text: str) -> None:
     path = tmp_path / "run.toml"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(SpecError, match="not TOML"):
+    with pytest.raises(SpecError, match="not valid TOML"):
         EvolutionConfig.load(path)
 
 

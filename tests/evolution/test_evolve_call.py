@@ -89,7 +89,7 @@ def test_a_number_may_be_an_array_of_one() -> None:
 
 SLIPS: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "all genomes": (lambda genomes, config: None, {}, "neat-python's signature", "def fitness(genome)"),
-    "nothing returned": (lambda net: None, {}, "returned None; return a number", "call it with one genome"),
+    "nothing returned": (lambda net: None, {}, "returned None", "return a number"),
     "many numbers": (lambda net: net.activate(X), {}, "an array of shape (4, 1)", ""),
     "a misspelled problem": ("xorr", {}, "unknown kind 'xorr'", "'xor'"),
     "a number": (3, {}, "fitness is a int", "CartPole-v1"),

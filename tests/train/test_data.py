@@ -69,7 +69,7 @@ def test_npz(tmp_path: Path) -> None:
     assert (array(data.targets).tolist(), data.mask, data.batch_size) == ([0, 2, 4, 6], None, 2)
     with pytest.raises(CheckpointError, match="no array 'inputs'") as caught:
         as_data(path)
-    assert caught.value.hint == "it has x, targets"
+    assert caught.value.hint == "did you mean 'x'? it has x, targets: set inputs = \"x\""
     np.savez(path, inputs=np.arange(3), targets=np.arange(3), mask=np.ones(3))
     assert as_data(str(path)).mask.tolist() == [1, 1, 1]  # pyright: ignore[reportAttributeAccessIssue]
     x = np.arange(3)

@@ -256,7 +256,7 @@ def test_broken_numbers_stop_with_step_and_layer_and_keep_the_checkpoint(tmp_pat
         Events(),
     )
     error = poisoned(network, tmp_path, events)
-    assert str(error) == "step 7: the output of dense at 1.0.0.0 is not finite"
+    assert str(error).startswith("step 7: the output of dense at 1.0.0.0 is not finite: the learning rate is ")
     assert (error.step, error.where) == (7, "the output of dense at 1.0.0.0")
     assert error.checkpoint == tmp_path / "run" / "step-0000000006.npz"
     assert error.hint is not None

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from volumetric.analysis.standardise import Standardisation
 from volumetric.base._typing import Array, F32Array
 from volumetric.base.call_errors import explain_call_errors
-from volumetric.base.errors import ShapeError, SpecError
+from volumetric.base.errors import ArgumentError, ShapeError, SpecError
 from volumetric.devices.named_devices import AnyDevice, open_device
 from volumetric.dtypes import DType, Scheme
 from volumetric.network import INPUT, OUTPUT, Network
@@ -90,6 +90,14 @@ def predict(
     SpecError
         The network has no such output.
     """
+    if not isinstance(params, Mapping):
+        is_result = hasattr(params, "params")
+        raise ArgumentError(
+            f"predict: expected weights, got {type(params).__name__}",
+            hint="pass result.params, or call result.predict(inputs)"
+            if is_result
+            else "call predict(network, params, inputs), with params of initialise(network), train(…) or load(…)",
+        )
     plan = lower(network)
     calls = _BatchedCalls(plan, inputs, batch_size)
     opened = open_device(device)
@@ -207,7 +215,10 @@ def _numbers(inputs: ArrayLike) -> Array:
     except ValueError:
         raise ShapeError("the samples have different shapes", hint="call predict once for each length") from None
     if x.dtype.kind not in "biuf":
-        raise ShapeError(f"inputs must be numbers, got {x.dtype}")
+        raise ShapeError(
+            f"inputs must be numbers, got {'text' if x.dtype.kind in 'US' else x.dtype}",
+            hint="pass an array of numbers [samples, features]; a language model generates: load(…).generate(text)",
+        )
     return x
 
 
@@ -232,5 +243,7 @@ def _with_input_axes(value: Value, x: Array) -> Array:
         f"the network reads [{reads}], or sequences [samples, T{reads.removeprefix('samples')}], got shape {x.shape}",
         hint="add an axis to a single sample: x[None]"
         if one
-        else "pass samples of the shape that the network was built for",
+        else f"pass one row for each sample, x[:, :{row_shape[-1]}] if these columns are its inputs"
+        if len(row_shape) == 1 and x.ndim == 2 and x.shape[1] > row_shape[0]
+        else f"pass an array of shape ({reads.replace('samples', 'n')})",
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from volumetric.base.errors import CheckpointError
+from volumetric.base.hints import write_hint
 
 
 @contextmanager
@@ -32,9 +33,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         temporary.replace(target)
         sync_directory(target.parent)
     except OSError as error:
-        raise CheckpointError(
-            f"cannot write {target}: {error.strerror or error}", hint="check space and rights"
-        ) from error
+        raise CheckpointError(f"cannot write {target}: {error.strerror or error}", hint=write_hint(target)) from error
     finally:
         temporary.unlink(missing_ok=True)
 

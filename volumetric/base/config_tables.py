@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -14,7 +15,7 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, ge
 import msgspec
 
 from volumetric.base.errors import SpecError, VolumetricError
-from volumetric.base.hints import format_value, suggestion
+from volumetric.base.hints import format_value, path_hint, suggestion
 from volumetric.base.import_by_name import import_plugins
 from volumetric.base.plugins import load_plugins
 
@@ -34,15 +35,42 @@ _NAMED_BY: Mapping[str, str] = {
 _TORCH = (".pt", ".pth", ".bin", ".ckpt", ".pkl")
 
 
-def not_toml(path: Path, error: Exception) -> SpecError:
-    """Return the error for a file that is not valid TOML; `error` is the parser's."""
+def not_toml(path: Path, error: Exception, text: str = "") -> SpecError:
+    """Return the error for a file of a text that is not valid TOML; `error` is the parser's."""
     named = _NAMED_BY.get(path.suffix)
-    hint = f"a TOML file names it: {named % path.name}" if named else "write key = value lines, as in docs/training.md"
+    hint = f"a TOML file names it: {named % path.name}" if named else _slip_in_toml(text, error)
     if path.suffix in _TORCH:
         hint = "samples: numpy.savez(…, inputs=x.numpy(), targets=y.numpy()); "
         hint += f'weights: [network] with model = "{path.name}"'
-    what = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
+    what = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
     return SpecError(f"{path}: not valid TOML: {what}", hint=hint)
+
+
+_LINE = re.compile(r"at line (\d+)")
+_SLIPS: Final = (
+    (r'"[^"\n]*\\(?![btnfre"\\uUx])|"[A-Za-z]:\\', "a backslash begins an escape in double quotes: write '…', or /"),
+    (r"[=\[{,]\s*(True|False)\b", "true and false are written in small letters"),
+    (r"[=\[{,]\s*(None|null|nil)\b", "TOML has no empty value: leave the key out"),
+    (r"=\s*\{\s*$", "an inline table { … } is written on one line, or as a section [name]"),
+    (r"[{,]\s*\"?\w+\"?\s*:", "tables are written { key = value }"),
+    (r"^\s*[\w.]+\s*:", "write = in place of the colon: key = value"),
+    (r"=\s*[A-Za-z_][\w.-]*\s*([,}\]#]|$)", 'write text in quotes: key = "text"'),
+    (r"=\s*=", "write = once: key = value"),
+    (r"=\s*$", "write a value after the =: key = value"),
+)
+"""Pattern of a line with a slip → what to write."""
+
+
+def _slip_in_toml(text: str, error: Exception) -> str:
+    """Return what to write in the line of a text at which a parser of TOML stopped."""
+    if "Cannot declare" in str(error):
+        return "a section is written once: put its keys together"
+    if "Cannot overwrite" in str(error):
+        return "a key is set once: remove one of the two lines"
+    place, lines = _LINE.search(str(error)), text.splitlines()
+    line = lines[int(place[1]) - 1] if place and int(place[1]) <= len(lines) else ""
+    slip = next((hint for pattern, hint in _SLIPS if re.search(pattern, line)), None)
+    return slip or 'write sections as [name], and lines as key = value, where text is in quotes: "text"'
 
 
 MAX_BYTES: Final = 1_000_000
@@ -61,6 +89,7 @@ def read_toml(path: Path, changes: Mapping[str, Any] | None, make: Callable[[dic
     ------
     SpecError : the file cannot be read, is not TOML, or `make` raises; the message names the file
     """
+    text = b""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)
@@ -68,9 +97,11 @@ def read_toml(path: Path, changes: Mapping[str, Any] | None, make: Callable[[dic
             raise SpecError(f"{path} has more than {MAX_BYTES} bytes", hint="pass a short TOML file")
         table = tomllib.loads(text.decode())
     except OSError as error:
-        raise SpecError(f"cannot read {path}: {error.strerror or error}", hint="pass the path of a TOML file") from None
+        raise SpecError(
+            f"cannot read {path}: {error.strerror or error}", hint=f"pass the path of a TOML file; {path_hint(path)}"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise not_toml(path, error) from None
+        raise not_toml(path, error, text.decode(errors="replace")) from None
     for name, value in (changes or {}).items():
         *parts, last = name.split(".")
         inner = table
@@ -103,7 +134,11 @@ def expect_keys(
     """
     names, place = list(allowed), f"{where}: " if where else ""
     if not isinstance(table, dict):
-        raise SpecError(f"{place}expected {form}, got {format_value(table)}", hint=f"it has {', '.join(names[:6])}, …")
+        doubled = isinstance(table, list) and where.startswith("[")
+        raise SpecError(
+            f"{place}expected {form}, got {format_value(table)}",
+            hint=f"write {where} in single brackets" if doubled else f"it has {', '.join(names[:6])}, …",
+        )
     for key in table:
         if key not in names:
             hint = elsewhere(key) if isinstance(key, str) else None
@@ -144,8 +179,23 @@ def _type_text(to: Any, value: object) -> str | None:
     forms = [_FORMS[kind] for kind in kinds if kind in _FORMS]
     if not forms:
         return None
-    quotes = ", without quotes" if isinstance(value, str) and str not in kinds and tuple not in kinds else ""
-    return f"write {' or '.join(dict.fromkeys(forms))}{quotes}"
+    return f"write {' or '.join(dict.fromkeys(forms))}{_example(value, kinds)}"
+
+
+def _example(value: object, kinds: list[Any]) -> str:
+    """Return how a value may have been meant, after the form that is expected."""
+    if isinstance(value, str) and tuple in kinds:
+        return f': ["{value}"]' if str not in kinds else ""
+    if isinstance(value, str) and str not in kinds:
+        try:
+            number = float(value)
+        except ValueError:
+            return ", without quotes"
+        fits = float in kinds or number.is_integer()
+        return f", without quotes: {value.strip()}" if fits else ", without quotes"
+    if isinstance(value, float) and value.is_integer() and int in kinds:
+        return f": {int(value)}"
+    return ""
 
 
 def at_least_one(name: str, value: int, usual: str) -> None:

@@ -78,7 +78,7 @@ class DeviceError(VolumetricError, RuntimeError):
 class CheckpointError(VolumetricError, ValueError):
     """A model file is missing, damaged, or does not fit the network."""
 
-    advice: ClassVar[str | None] = "the file is damaged, truncated, or of another model: download or export it again"
+    advice: ClassVar[str | None] = "the file is incomplete, or of another model: download or export it again"
 
 
 class UnknownAttributeError(VolumetricError, AttributeError):

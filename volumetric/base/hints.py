@@ -107,6 +107,29 @@ CALLED: Final[Mapping[str, str]] = {
     "identity": "linear",
     "none": "linear",
     "logistic": "sigmoid",
+    "Linear": "Dense",
+    "FullyConnected": "Dense",
+    "Conv2D": "Conv2d",
+    "Conv1D": "Conv1d",
+    "MaxPooling2D": "MaxPool2d",
+    "BatchNormalization": "BatchNorm2d",
+    "LayerNormalization": "LayerNorm",
+    "MultiheadAttention": "MultiHeadAttention",
+    "SimpleRNN": "RNN",
+    "ctx": "context",
+    "n_ctx": "context",
+    "ctx_size": "context",
+    "max_seq_len": "context",
+    "node_add_prob": "add_node",
+    "conn_add_prob": "add_connection",
+    "node_delete_prob": "delete_node",
+    "conn_delete_prob": "delete_connection",
+    "weight_mutate_rate": "weight_rate",
+    "weight_mutate_power": "weight_power",
+    "weight_replace_rate": "weight_replace",
+    "bias_mutate_rate": "bias_rate",
+    "activation_mutate_rate": "activation_rate",
+    "max_stagnation": "stagnation",
 }
 """Name in other packages → name here."""
 _INPUTS: Final = ("in_features", "in_channels", "input_size", "num_embeddings", "num_features", "embed_dim", "channels")
@@ -146,6 +169,7 @@ _RATE: Final = (
 _BINARY: Final = (
     '"bce" if the network ends with raw numbers (logits); {"kind": "bce", "logits": False} if it ends with a sigmoid'
 )
+_PATHS: Final = ("file", "path", "filename", "dataset", "source")
 _OF_TRAINING: Final = ("epochs", "loss", "optimiser", "patience", "max_steps", "clip", "accuracy", "schedule")
 _ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
     ("lr", "optimiser"): _RATE,
@@ -161,6 +185,18 @@ _ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
     ("shuffle", "optimiser"): "it is of the data: [data] shuffle in a file, ArrayData(…, shuffle=True) in Python",
     ("validation", "optimiser"): "it is of the data: [data] validation in a file, train(…, validation=0.1) in Python",
     ("metrics", "optimiser"): "accuracy = true tells how many samples are in their class",
+    **{(name, "csv"): 'name it by its kind: csv = "…", npz = "…" or text = "…"' for name in _PATHS},
+    **{(name, "columns"): 'target columns of a table are columns = ["…"]' for name in ("target", "label", "y")},
+    ("hidden", "builder"): "it is of the builder: options = { hidden = [8] }",
+    ("activation", "builder"): 'it is of the builder: options = { activation = "tanh" }',
+    ("layers", "builder"): "sizes are of the builder: options = { hidden = [8] }",
+    **{
+        (name, "fitness_criterion"): "sections of neat-python have other names here: population = 150, "
+        "[genome], [species], [mutation]"
+        for name in ("NEAT", "DefaultGenome", "DefaultSpeciesSet", "DefaultStagnation", "DefaultReproduction")
+    },
+    ("neat", "classic"): '"classic" is NEAT;',
+    ("softmax", "gelu_tanh"): 'end with "linear" and train by "cross_entropy", which has the softmax in it',
     ("binary_crossentropy", "bce"): _BINARY,
     ("binary_cross_entropy", "bce"): _BINARY,
     ("BCELoss", "bce"): _BINARY,
@@ -211,7 +247,10 @@ def suggestion(
         for (of, beside), where in _ELSEWHERE.items():
             if of in (called, name) and beside in names:
                 return where
-    close = difflib.get_close_matches(name, names, most, alike) if isinstance(name, str) else []
+    close: list[str] = []
+    if isinstance(name, str):
+        close = [one for one in names if one.casefold() == name.casefold() != ""][:most]
+        close = close or difflib.get_close_matches(name, names, most, alike)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
     if otherwise is not None:
@@ -220,16 +259,38 @@ def suggestion(
     return "one of " + ", ".join(names[:_MOST]) + more
 
 
+def show_path(path: str | PathLike[str]) -> str:
+    """Return a path for a message; one with line breaks or tabs is quoted, so that they are seen."""
+    text = str(path)
+    return text if text.isprintable() else repr(text)
+
+
 def path_hint(path: str | PathLike[str]) -> str:
     """Return a hint for a file that cannot be opened: how far its path exists, and similar names there."""
     # A name with a null byte or a too long name is no path, and a directory may be unreadable.
     with suppress(OSError, ValueError):
+        if any(mark in str(path) for mark in "\n\t\r\b\f"):
+            return "a backslash in double quotes begins an escape, as a line break: write / or use single quotes '…'"
         whole = Path(path).absolute()
         if whole.exists():
             mode = whole.stat().st_mode
-            return f"it is there, {'a directory' if whole.is_dir() else 'a file'} with permissions {filemode(mode)}"
+            if whole.is_dir():
+                return "it is a directory: name a file in it"
+            return f"it is there, a file with permissions {filemode(mode)}"
         there = next(above for above in whole.parents if above.exists())
         missing = whole.relative_to(there).parts[0]
         beside = sorted(one.name for one in islice(there.iterdir(), _BESIDE))
         return suggestion(missing, beside, f"there is no {format_value(missing)} in {there}")
     return "no file can have this name, or who asks may not look there"
+
+
+def write_hint(path: str | PathLike[str]) -> str:
+    """Return a hint for a file or directory that cannot be written."""
+    with suppress(OSError, ValueError):
+        home = Path(path).absolute().parent
+        in_the_way = next((above for above in (home, *home.parents) if above.is_file()), None)
+        if in_the_way is not None:
+            return f"{in_the_way.name} is a file: name a directory in its place"
+        if not home.exists():
+            return f"create the directory first: {path_hint(home)}"
+    return "check free space and permissions"

@@ -163,7 +163,19 @@ def moved_names_getattr(package: str, otherwise: Callable[[str], Any] | None = N
             return getattr(import_module(module), present)
         if otherwise is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return otherwise(name)
+        try:
+            return otherwise(name)
+        except AttributeError:
+            if name.startswith("_"):
+                raise
+            from volumetric.base.errors import UnknownAttributeError  # only errors need these
+            from volumetric.base.hints import suggestion
+
+            known = getattr(sys.modules[package], "__all__", ())
+            raise UnknownAttributeError(
+                f"module {package!r} has no attribute {name!r}",
+                hint=suggestion(name, known, f"dir({package}) lists all"),
+            ) from None
 
     return get
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from volumetric.base._typing import ROWS, Shape
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError
+from volumetric.base.hints import format_value
 from volumetric.builders.sequential import chain
 from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import (
@@ -45,6 +47,7 @@ Norm = Literal["none", "batch", "group"]
 Pooling = Literal["none", "max", "avg"]
 
 
+@explain_call_errors
 def cnn(
     shape: Shape,
     outputs: int,
@@ -78,8 +81,11 @@ def cnn(
     SpecError, ShapeError
         `shape` has no or too many sizes, the sizes are too small for that many convolutions, or a name is unknown.
     """
-    if not 2 <= len(shape) <= 4:
-        raise SpecError(f"cnn: a sample must have channels and one to three sizes, got shape {list(shape)}")
+    if not isinstance(shape, tuple | list) or not 2 <= len(shape) <= 4:
+        raise SpecError(
+            f"cnn: shape must have channels and one to three sizes, got {format_value(shape)}",
+            hint="for a grey picture of 28 × 28 pixels: cnn((1, 28, 28), outputs)",
+        )
     for name, value, known in (("norm", norm, Norm), ("pool", pool, Pooling)):
         if value not in get_args(known):
             raise SpecError(f"cnn: unknown {name} {value!r}", hint="use one of " + ", ".join(get_args(known)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Grid, Link
 
 
+@explain_call_errors
 def transformer(
     vocabulary: int,
     *,

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import DeviceError, ShapeError, SpecError, VolumetricError
+from volumetric.base.hints import format_value
 from volumetric.base.rng import generator
 from volumetric.evolution.activate import GenomePlacement, outputs_on
 from volumetric.evolution.pool import Pool
@@ -292,7 +293,7 @@ def _number(value: Any) -> float:
 
     Raises
     ------
-    SpecError : it is None, or an array of several numbers
+    SpecError : it is None, text, or several numbers
     """
     if value is None:
         raise SpecError("the fitness function returned None", hint="return a number: def fitness(genome): return …")
@@ -302,6 +303,11 @@ def _number(value: Any) -> float:
                 f"the fitness function returned an array of shape {value.shape}", hint="return one number, as its sum"
             )
         return float(value.item())
+    if isinstance(value, str | tuple | list | dict):
+        raise SpecError(
+            f"the fitness function returned {format_value(value)}",
+            hint="return a number: def fitness(genome): return …",
+        )
     return float(value)
 
 

@@ -13,14 +13,14 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from volumetric.base import config_tables
 from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError
-from volumetric.base.hints import suggestion
+from volumetric.base.hints import path_hint, suggestion
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, GenomeInterface
 
 _INPUTS, _OUTPUTS, _ACTIVATION = 2, 1, "steep_sigmoid"
@@ -238,6 +238,12 @@ class RunConfig:
         _at_least("evolution", self, 2, "population")
         _at_most("evolution", self, LARGEST, "population", "hall_of_fame", hint="use some hundred genomes")
         _at_least("evolution", self, 0, "hall_of_fame")
+        elitism = getattr(self.species, "elitism", 0)
+        if elitism >= self.population:
+            raise SpecError(
+                f"species.elitism is {elitism} and the population {self.population}: all would survive unchanged",
+                hint="elitism counts the best genomes of a species that survive unchanged, as elitism = 2",
+            )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -261,9 +267,9 @@ class RunConfig:
         try:
             values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
-            raise SpecError(f"cannot read {path}: {error.strerror or error}") from error
+            raise SpecError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SpecError(f"{path} is not TOML: {error}") from error
+            raise config_tables.not_toml(Path(path), error) from error
         return cls.from_dict(values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -302,14 +308,20 @@ def check_chances(section: str, config: Any, *names: str) -> None:
     """Raise `SpecError` for fields that are not probabilities."""
     for name in names:
         if not 0 <= getattr(config, name) <= 1:
-            raise SpecError(f"{section}.{name} must be a probability between 0 and 1, got {getattr(config, name)}")
+            value = getattr(config, name)
+            raise SpecError(
+                f"{section}.{name} must be a probability between 0 and 1, got {value}",
+                hint=f"{value} percent are {value / 100:g}" if 1 < value <= 100 else "0 is never, 1 is always",
+            )
 
 
 def _at_least(section: str, config: Any, low: int, *names: str) -> None:
     config_tables.check_fields(config, section)
     for name in names:
         if not getattr(config, name) >= low:
-            raise SpecError(f"{section}.{name} must be at least {low}, got {getattr(config, name)}")
+            default = type(config).__dataclass_fields__[name].default
+            hint = f"{low} or more" if default in (None, MISSING) else f"{low} or more; the default is {default}"
+            raise SpecError(f"{section}.{name} must be at least {low}, got {getattr(config, name)}", hint=hint)
 
 
 def _at_most(section: str, config: Any, high: int, *names: str, hint: str) -> None:

@@ -116,7 +116,10 @@ class EvolutionJob:
         """Check the numbers."""
         for name, least in (("generations", 1), ("checkpoint_every", 1), ("workers", 0), ("seed", 0), ("room", 0)):
             if getattr(self, name) < least:
-                raise SpecError(f"{name} must be at least {least}, got {getattr(self, name)}")
+                raise SpecError(
+                    f"{name} must be at least {least}, got {getattr(self, name)}",
+                    hint=f"leave it out for the default, {type(self).__dataclass_fields__[name].default}",
+                )
         if self.workers > MAX_WORKERS:
             raise SpecError(
                 f"workers must be at most {MAX_WORKERS}, got {self.workers}",
@@ -226,11 +229,13 @@ def _check_goal(values: Mapping[str, Any], entries: Mapping[str, Any]) -> None:
     """Raise `SpecError` for settings with several goals."""
     goals = [key for key in ("fitness", "problem") if entries.get(key)]
     if values.get("search") == "novelty" and goals:
-        raise SpecError(f"novelty search rewards behaviour and does not use {goals[0]}", hint="keep one of the two")
+        raise SpecError(
+            f"novelty search rewards behaviour and does not use {goals[0]}", hint=f"remove {goals[0]}, or search"
+        )
     if values.get("search") != "novelty" and "novelty" in entries:
         raise SpecError("[novelty] is not used", hint='set search = "novelty", or remove the section')
     if len(goals) > 1:
-        raise SpecError("fitness and problem exclude each other", hint="keep one of the two")
+        raise SpecError("fitness and problem exclude each other", hint="remove fitness or problem")
 
 
 def open_problem(job: EvolutionJob) -> Problem | Callable[..., Any]:
@@ -357,7 +362,9 @@ def _gym(
 
 def _read(job: EvolutionJob, **settings: Any) -> learning.Problem:
     if not settings["npz"] and not settings["csv"]:
-        raise SpecError("[problem] table: set npz or csv to a file")
+        raise SpecError(
+            "[problem] table: no npz or csv", hint='set a file: { kind = "table", csv = "points.csv" }, or npz'
+        )
     return open_samples(RunSettings(home=job.home, data=DataSettings(**settings))).problem
 
 

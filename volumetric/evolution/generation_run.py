@@ -268,11 +268,14 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         """Return fitness with replaced values for failed genomes, according to the configuration."""
         if not scores.failures:
             return scores.fitness
-        first = f"genome {scores.failures[0].genome}: {scores.failures[0].reason}"
+        reason, _, advice = scores.failures[0].reason.partition("; ")
+        if not advice:
+            advice = "correct the function at that line" if reason.endswith(")") else "return a finite number"
+        first = f"genome {scores.failures[0].genome}: {reason}"
         if self.config.on_failure == "raise" or len(scores.failures) == len(self.pool):
             raise EvaluationError(
                 f"{len(scores.failures)} of {len(self.pool)} genomes of generation {self.generation} failed; {first}",
-                hint="return a finite number from the fitness function; call it with one genome to see the error",
+                hint=f"{advice}; calling the function with one genome shows the whole error",
             )
         value = self.config.failure_fitness
         if value is None:

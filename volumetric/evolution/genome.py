@@ -18,6 +18,7 @@ from volumetric.base._typing import Array
 from volumetric.base.atomic import write_atomic
 from volumetric.base.call_errors import explain_assignment_errors
 from volumetric.base.errors import SpecError
+from volumetric.base.hints import path_hint
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, GenomeInterface, Records
 
 if TYPE_CHECKING:
@@ -190,7 +191,9 @@ class Genome:
         try:
             file = msgspec.json.decode(text, type=_GenomeFile)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise SpecError(f"not a genome in JSON: {error}") from error
+            raise SpecError(
+                f"not a genome in JSON: {error}", hint="pass a file of genome.save, or the champion.json of a run"
+            ) from error
         if (file.format, file.version) != (FORMAT, _VERSION):
             raise SpecError(f"not a genome of format {FORMAT} {_VERSION}: {file.format!r} {file.version!r}")
         nodes = [
@@ -222,7 +225,7 @@ class Genome:
         try:
             return Genome.from_json(Path(path).read_bytes())
         except OSError as error:
-            raise SpecError(f"cannot read {path}: {error.strerror or error}") from error
+            raise SpecError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from error
 
 
 def _genome(interface: GenomeInterface, nodes: Records, connections: Records) -> Genome:

@@ -118,7 +118,8 @@ class LinkedPool:
         if x.ndim != 3 or x.shape[2] != width or len(x) not in (1, len(self.pool)):
             raise ShapeError(
                 f"inputs have shape {np.shape(inputs)}, expected [samples, {width}] or "
-                f"[{len(self.pool)}, samples, {width}]"
+                f"[{len(self.pool)}, samples, {width}]",
+                hint=f"the genomes have {width} inputs: pass rows of {width} numbers",
             )
         return x
 
@@ -160,7 +161,8 @@ class LinkedPool:
     def _activate_samples(self, row: int, x: F64Array, state: F64Array | None) -> F64Array:
         if x.ndim != 2 or x.shape[1] != self._width:
             raise ShapeError(
-                f"inputs have shape {x.shape}, expected [{self._width}], or [samples, {self._width}] for several"
+                f"inputs have shape {x.shape}, expected [{self._width}], or [samples, {self._width}] for several",
+                hint=f"the genome has {self._width} inputs: pass {self._width} numbers, or set its number of inputs",
             )
         samples, rows, nodes = len(x), slice(row, row + 1), self._slots - self._width
         x, out = np.ascontiguousarray(x)[None], np.empty((1, samples, self._end - self._width))

@@ -118,6 +118,10 @@ def body(
         outputs={
             name: out if isinstance(out, Output) else Output(out) for name, out in _items("outputs", output_ports)
         },
-        connectivity=(LocalRadius(1.5),) if connectivity is None else tuple(connectivity),
+        connectivity=(LocalRadius(1.5),)
+        if connectivity is None
+        else (connectivity,)
+        if isinstance(connectivity, RULES)
+        else tuple(connectivity),
         populations=populations,
     )

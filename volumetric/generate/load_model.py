@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.import_by_name import import_plugins
 from volumetric.devices.named_devices import AnyDevice, capped_threads, open_device
@@ -28,6 +29,7 @@ ENCODER_CONTEXT = 32_768
 """The default context of encoders, which have no state."""
 
 
+@explain_call_errors
 def load(
     source: str | Path,
     device: AnyDevice = "auto",
@@ -116,7 +118,9 @@ def _context(context: int | None, loaded: LoadedModel) -> int:
     if context is None:
         return min(limit, DEFAULT_CONTEXT) if limit else DEFAULT_CONTEXT
     if type(context) is not int:
-        raise SpecError(f"context must be a whole number of tokens, got {context!r}")
+        raise SpecError(
+            f"context must be a whole number of tokens, got {context!r}", hint="context=4096, or leave it out"
+        )
     if context == 0:
         return limit or DEFAULT_CONTEXT
     if limit and context > limit:

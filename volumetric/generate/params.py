@@ -108,13 +108,23 @@ class SamplingParams:
     def __post_init__(self) -> None:
         problems = list(self._problems())
         if problems:
-            raise SpecError("sampling parameters: " + "; ".join(problems))
+            raise SpecError("sampling parameters: " + "; ".join(problems), hint=self._way_out())
         object.__setattr__(self, "seed", None if self.seed == -1 else self.seed)
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
         for name in ("stop_ids", "allowed_ids"):
             object.__setattr__(self, name, tuple(int(i) for i in getattr(self, name)))
         bias = {int(token): float(value) for token, value in self.logit_bias.items()}
         object.__setattr__(self, "logit_bias", MappingProxyType(bias))
+
+    def _way_out(self) -> str:
+        """Return what to write in place of the first value that is out of its range."""
+        shares = [name for name in ("top_p", "min_p") if isinstance(getattr(self, name), int | float)]
+        percent = next((name for name in shares if getattr(self, name) > 1), None)
+        if percent is not None:
+            return f"{percent} is a fraction: {percent}={min(getattr(self, percent) / 100, 1):g}"
+        if isinstance(self.temperature, int | float) and self.temperature < 0:
+            return "temperature=0 always takes the most probable token; higher values vary more, as temperature=0.8"
+        return "leave it out for its default: SamplingParams() shows all of them"
 
     def _problems(self) -> Iterator[str]:
         for name, (kind, low, high, text) in _RANGES.items():

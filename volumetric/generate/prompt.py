@@ -84,7 +84,7 @@ def check_ids(ids: Sequence[int] | NDArray[np.integer], plan: Plan) -> NDArray[n
     except (OverflowError, TypeError, ValueError) as error:
         raise GenerationError(f"token ids must be a list of whole numbers: {error}") from None
     if array.size == 0:
-        raise GenerationError("the prompt is empty", hint="pass at least one token")
+        raise GenerationError("the prompt is empty", hint="pass some text, or the ids of at least one token")
     if array.ndim != 1:
         raise GenerationError(f"token ids must be a list of whole numbers, got an array of shape {array.shape}")
     if array.dtype.kind == "O" and all(isinstance(one, int) for one in array):  # NumPy has no integers beyond 64 bits

@@ -126,7 +126,10 @@ class MultiHeadAttention(LayerSpec):
         if self.num_heads % self.kv_heads:
             raise SpecError(f"{self.kind}: {self.num_heads} heads cannot share {self.kv_heads} key/value heads evenly")
         if self.head_dim is None and self.embed_dim % self.num_heads:
-            raise SpecError(f"{self.kind}: embed_dim {self.embed_dim} does not divide into {self.num_heads} heads")
+            raise SpecError(
+                f"{self.kind}: embed_dim {self.embed_dim} does not divide into {self.num_heads} heads",
+                hint="the width of a head is embed_dim / num_heads: use a multiple of num_heads",
+            )
         if self.rope is not None and self.rope.dim > self.width:
             raise SpecError(f"{self.kind}: rope.dim must be at most the head width {self.width}, got {self.rope.dim}")
         if self.window is not None:

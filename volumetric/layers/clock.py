@@ -104,7 +104,10 @@ class Every(Clock):
     def __post_init__(self) -> None:
         """Check the fields."""
         if not _is_whole_number(self.period) or not 1 <= self.period <= LONGEST:
-            raise SpecError(f"every: the period must be 1 … {LONGEST} steps, got {self.period!r}")
+            raise SpecError(
+                f"every: the period must be 1 … {LONGEST} steps, got {self.period!r}",
+                hint="every(1) fires at each step",
+            )
         if not _is_whole_number(self.phase) or not 0 <= self.phase < self.period:
             raise SpecError(f"every: the phase must be in 0 … {self.period - 1}, got {self.phase!r}")
 

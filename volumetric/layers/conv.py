@@ -70,7 +70,10 @@ class Spatial(Windowed):
     def sizes(self, shape: Shape) -> Shape:
         """Return the spatial sizes of an input; raise `ShapeError` if the layer cannot read its shape."""
         if len(shape) != 2 + self.spatial or shape[1] != self.in_channels:
-            raise ShapeError(f"{self.kind} expects [N, {self.in_channels}, {self.axes}], got shape {show_shape(shape)}")
+            raise ShapeError(
+                f"{self.kind} expects [N, {self.in_channels}, {self.axes}], got shape {show_shape(shape)}",
+                hint="channels come first: x.transpose(0, 3, 1, 2) moves them there, x[:, None] adds an axis of one",
+            )
         return shape[2:]
 
     def bias_params(self) -> tuple[ParamSpec, ...]:
@@ -115,7 +118,10 @@ class Conv(Spatial):
         counts = windows.counts(sizes)
         if min(counts) < 1:
             spans, padded = show_shape(windows.spans), show_shape(windows.padded_sizes(sizes))
-            raise ShapeError(f"{self.kind}: a kernel that spans {spans} does not fit the padded sizes {padded}")
+            raise ShapeError(
+                f"{self.kind}: a kernel that spans {spans} does not fit the padded sizes {padded}",
+                hint="use a smaller kernel_size, or padding of half the kernel, as kernel_size=3, padding=1",
+            )
         return (inputs[0][0], self.out_channels, *counts)
 
     def emit(self, scope: Scope, x: int) -> int:

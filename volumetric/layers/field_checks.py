@@ -29,7 +29,10 @@ def check_number(what: str, value: Any, *, above: float = 0.0) -> None:
     except OverflowError:
         good = False
     if not good:
-        raise SpecError(f"{what} must be a finite number above {above:g}, got {format_value(value)}")
+        raise SpecError(
+            f"{what} must be a finite number above {above:g}, got {format_value(value)}",
+            hint=f"for example {above + 1.5:g}",
+        )
 
 
 def as_number(what: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:

@@ -41,8 +41,18 @@ def by_keyword(*, default: Any = dataclasses.MISSING, converter: Callable[[Any],
 
 
 def convert_fields(spec: Any) -> None:
-    """Convert the fields of a new spec that have a converter."""
+    """Convert the fields of a new spec that have a converter, and check those that are true or false.
+
+    Raises
+    ------
+    SpecError : a field that is true or false has text, which would count as true
+    """
     for field in dataclasses.fields(spec):
+        if field.type == "bool" and isinstance(getattr(spec, field.name), str):
+            raise SpecError(
+                f"{spec.kind}: {field.name} must be True or False, got {getattr(spec, field.name)!r:.60}",
+                hint=f"write {field.name}=False or {field.name}=True, without quotes",
+            )
         converter = field.metadata.get(_CONVERTER)
         if converter is not None:
             value = getattr(spec, field.name)

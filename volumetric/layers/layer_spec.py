@@ -229,7 +229,9 @@ def expect_last(spec: LayerSpec, shape: Shape, size: int) -> None:
     if len(shape) < 2 or shape[-1] != size:
         raise ShapeError(
             f"{spec.kind} expects rows of {size} features, got shape {show_shape(shape)}",
-            hint=f"for a network on rows, set input_shape=({size},); the default is ids" if len(shape) < 2 else None,
+            hint=f"for a network on rows, set input_shape=({size},); the default is ids"
+            if len(shape) < 2
+            else f"make the widths of neighbours equal: this layer for {shape[-1]} features, or {size} before it",
         )
 
 

@@ -192,7 +192,9 @@ def convert_weights(
     return replace(model, params=calibrate_params(model, text, target_schemes(model.network, dtype, named)))
 
 
-def format_of(target: str | Path, requested_format: Format | None = None, default: Format = "native") -> Format:
+def format_of(
+    target: str | os.PathLike[str], requested_format: Format | None = None, default: Format = "native"
+) -> Format:
     """Return the format for `target`: `requested_format`, or that of its suffix, or `default`.
 
     Raises
@@ -220,7 +222,7 @@ def format_of(target: str | Path, requested_format: Format | None = None, defaul
     if not required_ending and ending in _ENDINGS.values():
         raise UnsupportedError(
             f"{target} has the suffix of a file, but the format {chosen} is a directory",
-            hint="change the name or the format",
+            hint=f"name it {Path(target).stem}; volumetric convert writes the file from it",
         )
     return chosen
 

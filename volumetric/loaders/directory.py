@@ -11,6 +11,7 @@ from pathlib import Path
 
 from volumetric.base.atomic import sync_directory
 from volumetric.base.errors import CheckpointError
+from volumetric.base.hints import write_hint
 
 
 @contextmanager
@@ -38,9 +39,7 @@ def new_directory(path: str | os.PathLike[str], marker: str) -> Iterator[Path]:
         yield fresh
         _swap(fresh, target, target.with_name(f".{target.name}.{suffix}.old"))
     except OSError as error:
-        raise CheckpointError(
-            f"cannot write {target}: {error.strerror or error}", hint="check free space and permissions"
-        ) from error
+        raise CheckpointError(f"cannot write {target}: {error.strerror or error}", hint=write_hint(target)) from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from volumetric.base.errors import CheckpointError
+from volumetric.base.hints import path_hint
 from volumetric.loaders.directory import recover
 from volumetric.loaders.package_parts import SUMS_NAME, assemble_parts
 from volumetric.loaders.shards import (
@@ -80,7 +81,10 @@ def resolve(source: str, *, offline: bool = False) -> ModelLocation:
         return _locate_path(path)
     match = _REPO.fullmatch(source)
     if match is None or source.startswith((".", "/", "~")):
-        raise CheckpointError(f"there is no file or directory {source!r}", hint=_hint(source))
+        near = path_hint(source)
+        raise CheckpointError(
+            f"there is no file or directory {source!r}", hint=near if near.startswith("did you") else _hint(source)
+        )
     return _locate_on_hub(match, source, offline=offline or _offline_by_environment())
 
 

@@ -191,6 +191,8 @@ _OTHERS: Final = {
     ".tflite": "a TensorFlow Lite model, whose weights only its tools can read",
     ".mlmodel": "a Core ML model, whose weights only its tools can read",
     ".toml": "settings: use them with volumetric train or evolve",
+    ".csv": "a table: volumetric train learns from it, with csv = … in [data] of a TOML file",
+    ".txt": "a text: volumetric train learns from it, with text = … in [data] of a TOML file",
     ".py": "Python code, which is not run: save the model's weights with safetensors.torch.save_file",
 }
 

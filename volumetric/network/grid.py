@@ -43,7 +43,9 @@ class Coord:
         """Parse ``"z.y.x.slot"``; raise `SpecError` for anything else."""
         parts = text.split(".")
         if len(parts) != 4 or not all(part.isascii() and part.isdigit() and len(part) < _DIGITS for part in parts):
-            raise SpecError(f"{text!r} is not a coordinate", hint='write depth.row.column.slot, such as "1.0.0.2"')
+            raise SpecError(
+                f"{text!r} is not a coordinate", hint='write depth.row.column.slot with points, such as "1.0.0.2"'
+            )
         return cls(*map(int, parts))
 
     @classmethod
@@ -110,7 +112,9 @@ class Grid:
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 raise SpecError(
                     f"grid: {name} must be a whole number above 0, got {size!r}",
-                    hint="pass the sides one by one: Grid(4, 4, 4)" if isinstance(size, tuple | list) else None,
+                    hint="pass the sides one by one: Grid(4, 4, 4)"
+                    if isinstance(size, tuple | list)
+                    else "sides count cells and are at least 1: Grid(4, 1, 1)",
                 )
         if self.depth * self.rows * self.cols * self.slots > sys.maxsize:
             raise SpecError("grid: too many slots")
@@ -214,7 +218,10 @@ class Link:
         if (self.param is None) != (self.source_param is None):
             raise SpecError(f"shared link {self.source} → {self.target} names a parameter on one side only")
         if not isinstance(self.delay, int) or isinstance(self.delay, bool) or self.delay < 0:
-            raise SpecError(f"link {self.source} → {self.target}: delay must be 0 or more rows, got {self.delay!r}")
+            raise SpecError(
+                f"link {self.source} → {self.target}: delay must be 0 or more rows, got {self.delay!r}",
+                hint="delay=1 reads the output of the row before",
+            )
         if self.delay and self.kind != "activation":
             raise SpecError(f"shared link {self.source} → {self.target}: shared weights cannot have a delay")
 

@@ -99,7 +99,14 @@ class Network(NetworkViews):
             )
         if self.grid is None:
             object.__setattr__(self, "grid", _smallest_grid(ordered))
-        object.__setattr__(self, "links", tuple(self.links))
+        links = (self.links,) if isinstance(self.links, Link) else tuple(self.links)
+        odd = next((link for link in links if not isinstance(link, Link)), None)
+        if odd is not None:
+            raise SpecError(
+                f"links: expected a Link, got {odd!r:.60}",
+                hint="write Link((0,), (1,)), which reads the output at 0.0.0.0 at the layer 1.0.0.0",
+            )
+        object.__setattr__(self, "links", links)
         object.__setattr__(self, "disabled", frozenset(map(Coord.of, self.disabled)))
         object.__setattr__(self, "outputs", {name: Coord.of(coord) for name, coord in dict(self.outputs).items()})
         shape = self.input_shape

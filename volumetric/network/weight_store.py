@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -183,6 +183,11 @@ class WeightStore(NDArrayOperatorsMixin):
     def __getitem__(self, index: Any) -> Any:
         """Return elements, as those of an array of float32."""
         return self.values()[index]
+
+    if not TYPE_CHECKING:  # type checkers should refuse it
+
+        def __setitem__(self, index: object, value: object) -> None:
+            raise ImmutableError("a weight is not changed in place", hint="params[key].assign(array) sets all of it")
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values())

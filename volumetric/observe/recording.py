@@ -206,7 +206,7 @@ def _members(handle: IO[bytes], limits: Mapping[str, int] | None) -> dict[str, b
                     raise CheckpointError(f"its part {entry.filename!r} has another size than its header declares")
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as error:
         raise CheckpointError(
-            f"it is damaged, or not a recording: {error}",
+            f"it is not a recording, or not whole: {error}",
             hint="pass a .scope file of `volumetric run --record` or `volumetric scope record`",
         ) from None
     return members

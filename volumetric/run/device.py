@@ -70,7 +70,7 @@ class RunOptions:
         for name in ("context", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise SpecError(f"{name} must be at least 1, got {value!r}")
+                raise SpecError(f"{name} must be at least 1, got {value!r}", hint=f"leave {name} out for its default")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

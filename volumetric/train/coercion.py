@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from volumetric.base import config_tables
-from volumetric.base.errors import SpecError
+from volumetric.base.errors import DTypeError, SpecError, VolumetricError
 from volumetric.base.import_by_name import import_function
 from volumetric.dtypes import DType, Scheme
 from volumetric.network.grid import Coord
@@ -53,6 +53,10 @@ def _one_loss(value: Any, where: str, home: Path | None) -> Loss:
             raise SpecError(f"{where}: {error}", hint=error.hint) from None
     if not isinstance(value, (str, Mapping)):
         raise _wrong(where, value, LOSSES, f"or {FORMS}")
+    if isinstance(value, str) and value not in LOSSES and ((home or Path()) / f"{value}.py").is_file():
+        raise SpecError(
+            f"{where}: {value!r} names a file and no function", hint=f'add the function: "{value}:function"'
+        )
     return config_tables.build_from_registry(LOSSES, value, where)
 
 
@@ -104,7 +108,11 @@ def as_precision(value: Any, where: str = "dtype") -> Precision:
     chosen = dict(value) if isinstance(value, Mapping) else config_tables.checked_value(value, str, where)
     for of in chosen.values() if isinstance(chosen, dict) else [chosen]:
         if not isinstance(of, (Scheme, DType)):
-            Scheme.parse(config_tables.checked_value(of, str, where))
+            text = config_tables.checked_value(of, str, where)
+            try:
+                Scheme.parse(text)
+            except VolumetricError as error:
+                raise DTypeError(f"{where}: {error}", hint=error.hint) from None
     return chosen
 
 

@@ -13,10 +13,11 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, SpecError
-from volumetric.base.hints import path_hint
+from volumetric.base.hints import path_hint, show_path, suggestion
 from volumetric.train.sample_table import SampleTable
 
 logger: logging.Logger = logging.getLogger(__name__)
+_SEPARATE = "separate values by commas, and write decimals with a point: save the file as CSV with these settings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +77,34 @@ class CsvTable(SampleTable):
                 where = f"{self.path}: line {self.lines[i]}, column {self.columns[column]!r}"
                 if number is None:
                     what = f"{row[column]!r} is not a number" if row[column].strip() else "the cell is empty"
-                    raise CheckpointError(f"{where}: {what}", hint="set classes = true for classes by name")
+                    raise CheckpointError(f"{where}: {what}", hint=self._way_out(row[column], positions))
                 values[i, j] = number
                 if not math.isfinite(values[i, j]):
                     raise CheckpointError(f"{where} is not finite", hint="remove that line from the file")
         return values
 
+    def _way_out(self, cell: str, positions: Sequence[int]) -> str:
+        """Return what to do about a cell that is no number."""
+        if not cell.strip():
+            return "fill in the cell, or remove the line"
+        if _number(cell.replace(",", ".")) is not None:
+            return "write decimals with a point, as 1.5"
+        if len(positions) == 1 and len(self.columns) > 1:
+            return "set classes = true for classes by name"
+        return (
+            "remove the column, or write numbers in place of its texts; only a target may be text, with classes = true"
+        )
+
     def hint(self, missing: str) -> str:
         if len(self.columns) == 1 and any(mark in self.columns[0] for mark in ";\t"):
-            return "separate values by commas"
-        return (
+            return _SEPARATE
+        if not self.rows:
+            return "write a line for each sample, below the line with the names of the columns"
+        near = suggestion(missing, self.columns, "") if self.header and missing else ""
+        return near or (
             "the first line has the column names"
             if self.header
-            else "without a header line columns are named by position"
+            else f"without a header line columns are named by position, as {self.columns[-1]!r}"
         )
 
 
@@ -110,16 +126,22 @@ def read_csv(path: Path, header: bool | None = None) -> CsvTable:
             reader = csv.reader(file)
             numbered = [(reader.line_num, row) for row in reader if row]
     except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from None
+        raise CheckpointError(
+            f"cannot read {show_path(path)}: {error.strerror or error}", hint=path_hint(path)
+        ) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise CheckpointError(f"{path} is not a CSV file: {error}", hint="save it as UTF-8 text") from None
+        with path.open("rb") as file:
+            packed = file.read(2) == b"PK"
+        hint = f'set npz = "{path.name}" for arrays; a spreadsheet is saved as CSV first' if packed else None
+        raise CheckpointError(f"{path} is not a CSV file: {error}", hint=hint or "save it as UTF-8 text") from None
     lines, rows = [line for line, _ in numbered], [row for _, row in numbered]
     width = len(rows[0]) if rows else 0
     for line, row in numbered:
         if len(row) != width:
+            apart = width == 1 and any(mark in rows[0][0] for mark in ";\t")
             raise CheckpointError(
                 f"{path}: line {line} has {len(row)} values, but the first line has {width}",
-                hint='quote a value that contains a comma: "a, b"',
+                hint=_SEPARATE if apart else 'complete the line, or quote a value that contains a comma: "a, b"',
             )
     named = _has_names(path, rows) if header is None else header
     if not named and header is None and rows:

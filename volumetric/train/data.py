@@ -15,6 +15,7 @@ from volumetric.base import config_tables, rng
 from volumetric.base._typing import Array
 from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base.hints import suggestion
 from volumetric.network import INPUT, OUTPUT
 from volumetric.train.arrays import Absent, Inputs, Masks, Targets, arrays_of, as_arrays, by_input_name, map_arrays
 from volumetric.train.npz_arrays import array_names, is_part, read_npz, rename_arrays
@@ -317,7 +318,14 @@ def load_npz(
         missing = next((name for name, array in names.items() if array not in arrays), None)
         if missing is not None or (not names and what != "mask"):
             array_name = repr(of) if missing is None else f"{names[missing]!r}, which {what}.{missing} names"
-            raise CheckpointError(f"{path} has no array {array_name}", hint=f"it has {', '.join(array_names(path))}")
+            names_there = array_names(path)
+            near = suggestion(of, names_there, "") if isinstance(of, str) else ""
+            raise CheckpointError(
+                f"{path} has no array {array_name}",
+                hint=f'{near + " " if near else ""}it has {", ".join(names_there)}: set {what} = "{names_there[0]}"'
+                if names_there
+                else "write one with numpy.savez(path, inputs=…, targets=…)",
+            )
         chosen = {name: arrays[array] for name, array in names.items()}
         samples[what] = arrays[of] if isinstance(of, str) and [*names.values()] == [of] else chosen or None
     return ArrayData(**samples, **options)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from volumetric.base._typing import Array, Shape
+from volumetric.base.errors import ShapeError
 from volumetric.clocked import Clocked
 from volumetric.network import INPUT, Network
 from volumetric.train.data import ArrayData, Batch, Data
@@ -50,6 +51,11 @@ class _FittedData:
 def fitted(network: Network, losses: Losses, samples: S) -> S:
     """Return samples with inputs and targets as `network` and `losses` read them; see the module."""
     inputs = _by_name(samples.inputs, INPUT)
+    if INPUT not in inputs:
+        raise ShapeError(
+            f"inputs: the network reads {INPUT!r}, the samples have {', '.join(map(repr, inputs))}",
+            hint="pass one array [samples, features]; columns become one by numpy.stack([*columns.values()], axis=1)",
+        )
     ids = {name: _whole(array) for name, array in inputs.items() if _reads_ids(network, name)}
     changed = {name: array for name, array in ids.items() if array is not inputs[name]}
     if changed:

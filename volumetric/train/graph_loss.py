@@ -164,9 +164,11 @@ def _terms_of(function: Callable[..., Any], output: Shape, target: Shape, kind: 
     work = GraphBuilder()
     tensor: Any = _emitter(function)(work, work.input("output", output), work.input("targets", target, kind))
     if isinstance(tensor, bool) or not isinstance(tensor, int) or not 0 <= tensor < len(work.tensors):
+        is_plain = tensor is None or isinstance(tensor, int | float)
+        value = tensor if is_plain else f"a {type(tensor).__name__}"
         raise SpecError(
-            f"graph: the loss's function returned {tensor!r:.60}, not a tensor",
-            hint="return the terms, computed from prediction and target",
+            f"the loss {_name(function)} returned {value}, not a tensor",
+            hint="return the terms: def loss(prediction, target): return (prediction - target) ** 2",
         )
     terms = work.tensors[tensor]
     if terms.dtype != "float32" or terms.shape[:1] != output[:1]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TextIO, TypeAlias
 
 from volumetric.base import reporting
 from volumetric.base.errors import CheckpointError, SpecError
+from volumetric.base.hints import write_hint
 from volumetric.base.reporting import event_fields
 from volumetric.train.training_events import COLUMNS, EpochEvent, Event, StepEvent, TargetEvent
 
@@ -45,7 +46,7 @@ class FileReporter:
             self._file = self.path.open("a", encoding="utf-8", newline="")
         except OSError as error:
             raise CheckpointError(
-                f"cannot write {self.path}: {error.strerror or error}", hint="check free space and permissions"
+                f"cannot write {self.path}: {error.strerror or error}", hint=write_hint(self.path)
             ) from error
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(

@@ -63,7 +63,9 @@ class LearnerOptions:
         if self.overlay is not None and not isinstance(self.mode, Backprop):
             raise SpecError(f"low-rank overlays need mode 'backprop', got mode {self.mode.kind!r}")
         if self.clip is not None and not self.clip > 0:
-            raise SpecError(f"clip must be above 0, got {self.clip}", hint="set None to disable clipping")
+            raise SpecError(
+                f"clip must be above 0, got {self.clip}", hint="set a number, as clip = 1.0, or leave it out"
+            )
 
     @property
     def losses(self) -> Losses:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
+
+import numpy as np
 
 from volumetric.clocked import Clocked
 from volumetric.layers import LayerSpec
 from volumetric.layers.softmax import AxisSoftmax
 from volumetric.network import Network
+from volumetric.train.data import ArrayData
 from volumetric.train.losses import BCE, CrossEntropy
 from volumetric.train.output_losses import Losses
+from volumetric.train.training_config import TrainConfig
 
 logger: logging.Logger = logging.getLogger(__name__)
+_LARGE: Final = 1e4
+"""Numbers above this are warned of."""
+_LOOKED_AT: Final = 4096
+"""Samples that are looked at."""
 
 
 def warn_of_ends(network: Network | Clocked, losses: Losses) -> None:
@@ -46,6 +55,36 @@ def warn_of_ends(network: Network | Clocked, losses: Losses) -> None:
                 coord,
                 _activation(spec),
             )
+
+
+def warn_of_settings(network: Network | Clocked, config: TrainConfig, data: object) -> None:
+    """Warn about settings with which nothing, or something else than expected, is learned."""
+    if config.optimiser.lr == 0:
+        logger.warning("the learning rate is 0: no weight changes; set lr, as lr=0.001")
+    losses = config.losses.of.values()
+    numbers = isinstance(data, ArrayData) and all(
+        np.issubdtype(array.dtype, np.floating) for name, array in data.arrays.items() if name.startswith("targets")
+    )
+    if config.accuracy and numbers and not any(isinstance(loss, CrossEntropy | BCE) for loss in losses):
+        logger.warning(
+            "accuracy counts samples in their class, and the loss %s has no classes, so there is none; for classes use "
+            'the loss "cross_entropy" with class ids (in a file: classes = true in [data])',
+            ", ".join(loss.kind for loss in losses),
+        )
+    structure = network.network if isinstance(network, Clocked) else network
+    first = next((spec for coord, spec in structure.layers.items() if coord not in structure.disabled), None)
+    if not isinstance(data, ArrayData) or first is None or "norm" in first.kind:
+        return
+    for name, array in data.arrays.items():
+        if not name.startswith("mask") and np.issubdtype(array.dtype, np.floating) and array.size:
+            largest = float(np.abs(array[:_LOOKED_AT]).max())
+            if _LARGE < largest < np.inf:
+                logger.warning(
+                    "%s have numbers up to %.3g, with which networks learn badly; scale them to about 1: "
+                    "(x - x.mean(0)) / x.std(0), in a file standardise = true for inputs",
+                    name,
+                    largest,
+                )
 
 
 def warn_of_dead_outputs(network: Network | Clocked) -> None:

@@ -36,7 +36,9 @@ def read_npz(
         # numpy leaves a damaged file open if it opened it itself
         with Path(path).open("rb") as handle:
             if not zipfile.is_zipfile(handle):
-                raise CheckpointError(f"cannot read {what}{path}: it is not an .npz file", hint=hint)
+                raise CheckpointError(
+                    f"cannot read {what}{path}: it is not an .npz file", hint=_other_kind(path) or hint
+                )
         with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             return {name: file[name] for name in file.files if select(name)}
     except _DAMAGE as error:
@@ -45,6 +47,15 @@ def read_npz(
         if isinstance(error, OSError) and error.strerror:
             raise CheckpointError(f"cannot read {what}{path}: {error.strerror}", hint=path_hint(path)) from error
         raise CheckpointError(f"cannot read {what}{path}: {error}", hint=hint) from error
+
+
+def _other_kind(path: str | Path) -> str | None:
+    """Return what to do with a file of another kind, by its suffix; None if it has none of these."""
+    name = Path(path).name
+    return {
+        ".csv": f'set csv = "{name}" for a table',
+        ".npy": f"put both arrays into one file: numpy.savez(path, inputs=numpy.load({name!r}), targets=…)",
+    }.get(Path(path).suffix)
 
 
 def array_names(path: str | Path) -> list[str]:

@@ -115,7 +115,10 @@ def open_samples(
         if settings.npy:
             raise SpecError("[data] validation: npy files are held out by a fraction", hint="set validation = 0.2")
         if settings.problem or not _source(settings):
-            raise SpecError("[data] validation: a problem cannot use a validation file", hint="set a fraction, as 0.2")
+            raise SpecError(
+                f"[data] validation: a problem cannot use a validation file, got {split!r}",
+                hint="set a fraction without quotes, as validation = 0.2",
+            )
         _, others = _read(run, split, tokenize, problem.classes, network, problem.features)
         validation = ArrayData(**others, batch_size=settings.batch_size, shuffle=False)
     elif split and settings.problem not in PROBLEMS and settings.problem in _problems(settings):
@@ -244,6 +247,8 @@ def _ids_of(path: Path, tokenize: Tokenize | None) -> Array:
     """Return the token ids of a text."""
     try:
         raw = path.read_bytes()
+        if b"\0" in raw[:4096]:
+            raise CheckpointError(f"{path} is not text: it has bytes of 0", hint="name a text file, as story.txt")
         return np.frombuffer(raw, np.uint8) if tokenize is None else np.asarray(tokenize(raw.decode("utf-8")))
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from None

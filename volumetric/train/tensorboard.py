@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from volumetric.base.errors import CheckpointError
+from volumetric.base.hints import write_hint
 from volumetric.train.training_events import EpochEvent, StepEvent, TargetEvent
 
 _POLYNOMIAL: Final = 0x82F63B78  # CRC-32C, reflected
@@ -45,7 +46,7 @@ class TensorBoardReporter:
             self._file = path.open("xb")
         except OSError as error:
             raise CheckpointError(
-                f"cannot write {self.directory}: {error.strerror or error}", hint="check free space and permissions"
+                f"cannot write {self.directory}: {error.strerror or error}", hint=write_hint(self.directory)
             ) from error
         self._write(_field(1, _DOUBLE, time.time()) + _field(3, _BYTES, b"brain.Event:2"))
 

@@ -32,7 +32,10 @@ def token_windows(ids: ArrayLike | str | bytes, length: int, stride: int | None 
     """
     ids = ids_of_text(ids)
     if ids.ndim != 1 or len(ids) <= length:
-        raise ShapeError(f"windows of {length} tokens and a next token need at least {length + 1} ids, got {ids.shape}")
+        raise ShapeError(
+            f"windows of {length} tokens and a next token need at least {length + 1} ids, the text has {ids.size}",
+            hint=f"use a longer text, or shorter windows: length = {max(1, ids.size // 4)}",
+        )
     starts = np.arange(0, len(ids) - length, stride or length)
     windows = ids[starts[:, None] + np.arange(length + 1)].astype(np.int32)
     return windows[:, :-1], windows[:, 1:]

@@ -133,10 +133,13 @@ class TrainResult:
         Raises
         ------
         CheckpointError : the directory cannot be written, or holds something else
+        UnsupportedError : the path has the suffix of another format's file
         """
         from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
+        from volumetric.loaders.convert_model import format_of
         from volumetric.loaders.native_checkpoint import NativeFacts, save_native
 
+        format_of(path, "native")
         clocked = self.network if isinstance(self.network, Clocked) else None
         files: dict[str, bytes] = {}
         if tokenizer is not None:

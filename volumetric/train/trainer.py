@@ -23,7 +23,7 @@ from volumetric.train.data import AnyData, ArrayData, Data, as_data
 from volumetric.train.fitted_samples import fitted_data
 from volumetric.train.learner import Learner, OpenLearner, Watchable
 from volumetric.train.learner_opening import bind, open_learner
-from volumetric.train.notices import warn_of_dead_outputs, warn_of_ends
+from volumetric.train.notices import warn_of_dead_outputs, warn_of_ends, warn_of_settings
 from volumetric.train.port_rows import data_by_row
 from volumetric.train.precision import Precision
 from volumetric.train.small_runs import device_of_run
@@ -224,7 +224,7 @@ def train(
         validation_data = fitted_data(network, config.losses, data_by_row(network, as_data(validation)))
         whole["validation "] = validation_data
     if config.patience is not None and validation_data is None:
-        raise SpecError("patience needs validation data", hint="pass validation=0.1 to hold out a tenth")
+        raise SpecError("patience needs validation data", hint="set validation = 0.1 to hold out a tenth of the data")
     if learner is not None and device != "auto":
         raise SpecError("device and learner exclude each other", hint="pass only one of them")
     store = None if checkpoints is None else CheckpointStore(checkpoints, config.keep_checkpoints)
@@ -233,6 +233,7 @@ def train(
     if isinstance(source, ArrayData):
         config.losses.cover(source)
     warn_of_ends(network, config.losses)
+    warn_of_settings(network, config, source)
     warn_of_dead_outputs(network)
     if observers:
         _watch(opened, observers)

@@ -17,6 +17,7 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.atomic import atomic_file
 from volumetric.base.errors import CheckpointError
+from volumetric.base.hints import write_hint
 from volumetric.clocked import Clocked
 from volumetric.network import Network
 from volumetric.network.weight_store import Params
@@ -81,9 +82,7 @@ class CheckpointStore:
             for old in self.paths()[: -self._keep]:
                 old.unlink(missing_ok=True)
         except OSError as error:
-            raise CheckpointError(
-                f"cannot write {path}: {error.strerror or error}", hint="check free space and permissions"
-            ) from error
+            raise CheckpointError(f"cannot write {path}: {error.strerror or error}", hint=write_hint(path)) from error
         return path
 
     def sweep(self) -> None:

@@ -16,7 +16,7 @@ from volumetric.devices.named_devices import AnyDevice
 from volumetric.network import OUTPUT, Network
 from volumetric.network.weight_store import Params
 from volumetric.train.data import ArrayData, Batch, Data, SplitData, in_groups
-from volumetric.train.divergence import DivergedError, odd_entry
+from volumetric.train.divergence import DivergedError, largest_entry, odd_entry
 from volumetric.train.evaluation import Evaluation, judge
 from volumetric.train.latency import warn_of_latency
 from volumetric.train.learner import Learner, StepReport, WindowedLearner
@@ -219,7 +219,14 @@ class TrainingLoop:
         if odd_place:
             odd_place = next(filter(None, (odd_entry(data, of) for of, data in self.given_data.items())), odd_place)
         self._report(StopEvent(step=at, epoch=self.progress.epoch, reason="diverged", where=odd_place or where))
-        raise DivergedError(at, where, None if self.store is None else self.store.latest(), odd_place)
+        raise DivergedError(
+            at,
+            where,
+            None if self.store is None else self.store.latest(),
+            odd_place,
+            rate=self.config.optimiser.lr,
+            largest=max(map(largest_entry, batches), default=0.0),
+        )
 
     def _report(self, event: Event) -> None:
         call_each(self.reporters, lambda reporter: reporter.report(event))

@@ -182,7 +182,7 @@ def fitness(genome):
 try:
     volumetric.evolution.evolve(fitness, 2, 1, population_size=10)
 except volumetric.VolumetricError as error:
-    answer = str(error)
+    answer = error.hint
 assert "return the fitness from the fitness function" in answer
 """,
     ),

@@ -189,6 +189,10 @@ class Gym:
     def _unknown(self, error: Exception) -> UnsupportedError:
         module = self.id.rpartition(":")[0]
         hint = f'{module} must call gymnasium.register(id="{self.name}", entry_point=…) when it is imported'
+        if not module and "-v" not in self.id:
+            return UnsupportedError(
+                f"{self.id}: an environment has a version in its name", hint=f'for example id = "{self.id}-v1"'
+            )
         return UnsupportedError(
             f"{self.id}: {error}",
             hint=hint

@@ -42,7 +42,10 @@ class Table:
 
     def __post_init__(self) -> None:
         if self.inputs.ndim != 2 or self.targets.ndim != 2 or not 0 < len(self.inputs) == len(self.targets):
-            raise ShapeError(f"inputs {self.inputs.shape} and targets {self.targets.shape} must have the same rows")
+            raise ShapeError(
+                f"inputs {self.inputs.shape} and targets {self.targets.shape} must have the same number of rows",
+                hint="pass one row of targets for each row of inputs: [samples, inputs] and [samples, outputs]",
+            )
 
     @staticmethod
     def of(inputs: Array, targets: Array, *, best: float | None = None, goal: float | None = None) -> Table:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from volumetric.base.atomic import atomic_file
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import UnsupportedError
 from volumetric.loaders.onnx_export.onnx_model import OnnxReport, onnx_model
 from volumetric.network import Network
@@ -26,6 +27,7 @@ _FEW, _PAGE = 1024, 4096
 """Bytes of a tensor that stays in the file of nodes, and between the starts of tensors in the file of weights."""
 
 
+@explain_call_errors
 def save_onnx(
     path: str | Path,
     network: Network,

@@ -275,5 +275,8 @@ class Canvas(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         for axis, ((low, high), side) in enumerate(zip(region.box, self.sides, strict=True)):
             if high > side:
                 where = "frames" if axis == 0 else f"spatial axis {axis - 1}"
-                raise SpecError(f"region {name!r}: its box from {low} to {high} exceeds the {side} of {where}")
+                raise SpecError(
+                    f"region {name!r}: its box from {low} to {high} exceeds the {side} of {where}",
+                    hint=f"end it at {side} or before, or make the canvas larger: an end is not in the box",
+                )
         return region

@@ -89,7 +89,10 @@ def read_json(text: str | bytes, what: str) -> Any:
         raise SpecError(f"{what}: {error}") from None
     except (ValueError, RecursionError) as error:
         why = "nested too deep" if isinstance(error, RecursionError) else error
-        raise SpecError(f"{what}: not valid JSON ({why})", hint="it is truncated, or another kind of file") from None
+        raise SpecError(
+            f"{what}: not valid JSON ({why})",
+            hint="it is truncated, or another kind of file: save_program writes x.program.json",
+        ) from None
 
 
 @cache

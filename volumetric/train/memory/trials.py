@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from volumetric.base.errors import CheckpointError, SpecError
-from volumetric.base.hints import path_hint
+from volumetric.base.hints import path_hint, write_hint
 from volumetric.base.import_by_name import import_plugins, plugin_modules
 from volumetric.devices.named_devices import open_device
 from volumetric.train.memory import TASKS
@@ -127,9 +127,7 @@ def _append(log: Path, outcome: TrialOutcome) -> None:
             file.write(json.dumps(line).encode() + b"\n")
             os.fsync(file.fileno())
     except OSError as error:
-        raise CheckpointError(
-            f"cannot write {log}: {error.strerror or error}", hint="check free space and permissions"
-        ) from None
+        raise CheckpointError(f"cannot write {log}: {error.strerror or error}", hint=write_hint(log)) from None
 
 
 def read_log(path: Path) -> list[TrialOutcome]:
