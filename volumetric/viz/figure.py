@@ -1,4 +1,4 @@
-"""The only module that imports matplotlib: figures for files, without a screen."""
+"""Figures for files and notebooks, without a screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(*, width: float, height: float) -> Figure:
-    """Return an empty figure of `width` × `height` inches, at most 60 each, without a window.
+    """Return an empty figure of `width` × `height` inches, at most 60 each, without a window; notebooks show it.
 
     Raises
     ------
@@ -23,12 +23,23 @@ def new_figure(*, width: float, height: float) -> Figure:
         Matplotlib is not installed.
     """
     try:
-        from matplotlib.figure import Figure
+        from volumetric.viz.picture_figure import PictureFigure
     except ImportError:
         raise UnsupportedError(
             "pictures need matplotlib, which is not installed", hint="pip install 'volumetric-engine[viz]'"
         ) from None
-    return Figure(figsize=(min(width, 60.0), min(height, 60.0)), layout="constrained")
+    return PictureFigure(figsize=(min(width, 60.0), min(height, 60.0)), layout="constrained")
+
+
+def figure_svg(figure: Figure) -> str:
+    """Return a figure as an SVG element; its text is text, not outlines, and equal figures have equal texts."""
+    from matplotlib import rc_context
+
+    out = io.StringIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "volumetric"}):
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :]
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
