@@ -59,7 +59,7 @@ def report_work(logger: logging.Logger, text: str, done: tuple[int, int] | None,
     done : items done, and all; None: the work has ended, or its items are not counted
     passing : the record is for a line that is overwritten, not for files
     """
-    logger.info("%s", text, extra={"progress": done, "passing": passing})
+    logger.info("%s", text, extra={"progress": done, "passing": passing}, stacklevel=2)
     if in_notebook():
         with _lock:
             line = _work.pop() if _work else CellLine()

@@ -91,7 +91,7 @@ class ShowsFields:
         shown = [field for field in dataclasses.fields(of) if field.repr and not field.name.startswith("_")]
         values = [(field, getattr(self, field.name)) for field in shown]
         rows = [(field.name.replace("_", " "), show_value(value)) for field, value in values if value != field.default]
-        return facts_table(rows, title=type(self).__name__)
+        return facts_table([row for row in rows if row[1]], title=type(self).__name__)
 
 
 def show_value(value: Any) -> str:

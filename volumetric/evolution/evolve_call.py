@@ -137,10 +137,8 @@ class EvolutionResult:
     def _repr_html_(self) -> str:
         best = [event.best for event in self.history]
         pictures = {"best by generation": sparkline_svg(best)} if len(best) > 1 else {}
-        table = facts_table(self._rows(), pictures=pictures)
         champion = image_of(picture_of("genome", self.champion), "champion")
-        both = f"{table}<div>{champion}</div>"
-        return f'<div style="display:flex;flex-wrap:wrap;gap:16px;align-items:center">{both}</div>'
+        return facts_table(self._rows(), pictures=pictures) + champion
 
 
 @accept_synonyms(_ANSWERS, _SETTINGS)

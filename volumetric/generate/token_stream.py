@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 from volumetric.base.errors import GenerationError, VolumetricError
-from volumetric.base.notebook_cell import handle_interrupts
+from volumetric.base.notebook_cell import handle_interrupts, stop_button
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget, texts_of
 from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
@@ -111,9 +111,11 @@ class Stream:
                 sys.stdout.flush()
 
     def run(self) -> Generation:
-        """Generate to the end and return the whole generation."""
-        for _ in self:
-            pass
+        """Generate to the end and return the whole generation; the stop button of a notebook cancels the stream."""
+        with stop_button(None) as stop:
+            for _ in self:
+                if stop():
+                    self.cancel()
         return self.generation
 
     @property

@@ -45,7 +45,7 @@ def page_height(places: list[tuple[int, int]], scene: Scene) -> int:
     largest = _LARGEST_NAMED if scene.kind == "program" or len(scene.nodes) <= NAMED else _LARGEST_CELL
     side = max(3, min(largest, 1000 // columns))
     canvas = lines * side * min(1.0, _FRAME / (columns * side))
-    legend = 190 + 24 * len(scene.groups)
+    legend = 110 + 24 * len(scene.groups)
     beside = columns * side + 330 <= _FRAME
     return round(130 + (max(canvas, legend) if beside else canvas + legend))
 
@@ -55,20 +55,12 @@ def _depths(scene: Scene, places: list[tuple[int, int]]) -> list[tuple[int, int,
     depths = sorted({node.at[2] for node in scene.nodes})
     if len(depths) < 2:
         return []
-    high = 1 + max((node_line for node_line in _lines(scene, places)), default=0)
     labels = []
     for depth in depths:
         own = [place for node, place in zip(scene.nodes, places, strict=True) if node.at[2] == depth]
-        left, top = (min(place[axis] for place in own) for axis in (0, 1))
-        panel = top - top % (high + 1)
-        labels.append((left, panel + high, f"depth {depth:g}"))
+        left, below = min(place[0] for place in own), 1 + max(place[1] for place in own)
+        labels.append((left, below, f"depth {depth:g}"))
     return labels
-
-
-def _lines(scene: Scene, places: list[tuple[int, int]]) -> list[int]:
-    """Return the line of each cell of the first depth."""
-    first = min(node.at[2] for node in scene.nodes)
-    return [place[1] for node, place in zip(scene.nodes, places, strict=True) if node.at[2] == first]
 
 
 def page(title: str, film: Mapping[str, Any], *, note: str = "") -> str:

@@ -39,7 +39,8 @@ def figure_svg(figure: Figure) -> str:
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "volumetric"}):
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
-    return text[text.index("<svg") :]
+    fitting = '<svg style="max-width:100%;height:auto"'  # not wider than a page
+    return text[text.index("<svg") :].replace("<svg", fitting, 1)
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
