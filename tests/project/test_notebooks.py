@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.project.pages import ROOT
+from tests.project.pages import ROOT, follow
 
 HOME = ROOT / "examples" / "notebooks"
 BOOKS = sorted(HOME.glob("*.ipynb"))
@@ -83,6 +83,12 @@ def test_a_notebook_returns_what_it_shows(path: Path, tmp_path: Path) -> None:
     assert kinds(after) == kinds(before)
     if path.stem not in DRAWN:
         assert [loose(text_of(out)) for _, out in outputs(after)] == [loose(text_of(out)) for _, out in outputs(before)]
+
+
+@pytest.mark.thorough
+def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    follow("docs/notebooks.md", monkeypatch, replace={})
 
 
 @pytest.mark.thorough

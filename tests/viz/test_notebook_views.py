@@ -10,6 +10,7 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ from volumetric.evolution.dna import extract_dna
 from volumetric.evolution.dna_comparison import compare
 from volumetric.generate.token_events import Generation, GenerationStats
 from volumetric.layers import Dense
-from volumetric.observe import record
+from volumetric.observe import fired, record
+from volumetric.program import read_program
 from volumetric.run.device import DeviceInfo, MemoryReport
 from volumetric.train import train
 from volumetric.viz import Heatmap, fitness_curves, species_stack, training_curves
@@ -188,6 +190,18 @@ def test_a_genome_and_figures_are_svg_drawings() -> None:
         assert bundle == drawing._repr_mimebundle_()  # a notebook that runs again does not change
         assert bundle["text/plain"].startswith("<")
     assert html.escape(EVIL, quote=False) in bundle["image/svg+xml"]
+
+
+def test_a_program_and_what_fired_are_svg_drawings() -> None:
+    pytest.importorskip("matplotlib")
+    path = Path(__file__).parents[2] / "examples" / "echo.program.json"
+    network = read_program(path).network()
+    params, x = volumetric.initialise(network, seed=0), np.ones((1, 5, *network.input_shape), np.float32)
+    shown = fired(network, x, params=params, device="reference")
+    for value in (shown.program, shown):
+        bundle = value._repr_mimebundle_()
+        assert ET.fromstring(bundle["image/svg+xml"]).tag.endswith("svg")
+    assert repr(shown).startswith("<Firing: 5 rows of 1 streams")
 
 
 def test_without_matplotlib_the_table_stays(monkeypatch: pytest.MonkeyPatch) -> None:

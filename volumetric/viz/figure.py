@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+import re
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+_WIDEST: Final = 620.0
+"""Points of the widest drawing in a notebook."""
 
 
 def new_figure(*, width: float, height: float) -> Figure:
@@ -39,8 +44,16 @@ def figure_svg(figure: Figure) -> str:
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "volumetric"}):
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
-    fitting = '<svg style="max-width:100%;height:auto"'  # not wider than a page
-    return text[text.index("<svg") :].replace("<svg", fitting, 1)
+    return _fit_to_page(text[text.index("<svg") :], *(72 * side for side in figure.get_size_inches()))
+
+
+def _fit_to_page(svg: str, width: float, height: float) -> str:
+    """Scale a drawing that is wider than a notebook: images of SVG are not scaled by every notebook."""
+    scale = min(1.0, _WIDEST / width)
+    root, rest = svg.split(">", 1)
+    for side, size in (("width", width), ("height", height)):
+        root = re.sub(rf' {side}="[\d.]+pt"', f' {side}="{size * scale:.1f}pt"', root, count=1)
+    return f"{root}>{rest}"
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
