@@ -133,7 +133,7 @@ SHOWN: Mapping[str, tuple[Callable[[], Any], str]] = {
     ),
     "fields": (lambda: Named(name=EVIL, parts={EVIL: 0.123456789}), f"{EVIL}: 0.123457"),
     "heat map": (
-        lambda: Heatmap(values=np.array([[0.5, -1.0], [np.nan, 1.0]]), rows=["a", EVIL], columns=["c", EVIL], title=EVIL),
+        lambda: Heatmap(values=np.array([[0.5, -1], [np.nan, 1]]), rows=["a", EVIL], columns=["c", EVIL], title=EVIL),
         EVIL,
     ),
     "table": (lambda: TextTable(title=EVIL, columns=(EVIL,), rows=((EVIL,),), notes=(EVIL,)), EVIL),
@@ -182,6 +182,7 @@ def test_a_genome_and_figures_are_svg_drawings() -> None:
     result = evolved()
     drawings = [result.champion, fitness_curves(result.history), species_stack(result.history)]
     drawings.append(training_curves(train(NET, X, X[:, :1], epochs=2, device="reference").history, title=EVIL))
+    bundle: dict[str, str] = {}
     for drawing in drawings:
         bundle = drawing._repr_mimebundle_()
         root = ET.fromstring(bundle["image/svg+xml"])
@@ -224,7 +225,8 @@ class _Display:
         self.versions: list[list[dict[str, str]]] = []
 
     def __call__(self, bundle: dict[str, str], *, raw: bool, display_id: bool) -> _Display:
-        assert raw and display_id
+        assert raw
+        assert display_id
         self.versions.append([bundle])
         return self
 
