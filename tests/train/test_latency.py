@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,11 +34,11 @@ SLOW = Fabric(  # of four cells in a line, each row gets to one: the last one ha
 ALONE = chain([SLOW], (3,))
 
 
-def told(caplog: pytest.LogCaptureFixture, network: Network | Clocked, data: object, config: TrainConfig) -> list[str]:
+def told(caplog: pytest.LogCaptureFixture, network: Network | Clocked, data: Any, config: TrainConfig) -> list[str]:
     caplog.clear()
     params = initialise(network.network if isinstance(network, Clocked) else network)
     with caplog.at_level(logging.WARNING, "volumetric.train.latency"):
-        train(network, params, data, config, device="reference")  # pyright: ignore[reportArgumentType]  (data of any kind)
+        train(network, params, data, config, device="reference")
     return [record.getMessage() for record in caplog.records]
 
 

@@ -6,18 +6,25 @@ import numpy as np
 import pytest
 
 from tests.devices import device
+from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.fabric.layer.fabric_layer import Fabric
 from volumetric.layers import Column
 from volumetric.train import memory
 from volumetric.train.losses import IGNORED
 from volumetric.train.memory.memory_baselines import ROWS, baseline, baselines_of, score
-from volumetric.train.memory.memory_task import part_of
+from volumetric.train.memory.memory_task import MemoryTask, part_of
 from volumetric.train.memory.trial import FABRIC, network_for
 from volumetric.train.problems import Problem
 
 NAMES = list(memory.TASKS)
 SMALL = {"n_back": 100}  # of which every row is scored
+
+
+def answers_of(task: MemoryTask, inputs: Array, **options: int) -> Array:
+    """Return the answers of a task's solver, which all tasks of this package have."""
+    assert task.solve is not None
+    return task.solve(inputs, **options)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -32,7 +39,7 @@ def test_the_solver_is_right_at_all_lengths(name: str, times: int) -> None:
     assert not problem.resets[:, 1:].any()
     assert problem.mask is not None
     assert (problem.mask.sum(1) > 0).all()
-    answers = task.solve(problem.inputs)
+    answers = answers_of(task, problem.inputs)
     if task.regression:
         assert score(problem, answers) < 1e-6
         assert (np.isfinite(answers[..., 0]) == (problem.mask > 0)).all()
@@ -53,7 +60,7 @@ def test_without_memory_there_is_chance(name: str) -> None:
     for of in baselines_of(known):
         found = baseline(of, known, judged, device=device("cpu"))
         if task.regression:
-            assert found >= 2 * score(judged, task.solve(judged.inputs)) + 0.05
+            assert found >= 2 * score(judged, answers_of(task, judged.inputs)) + 0.05
         elif of in task.controls:
             assert found > 0.97
         else:
@@ -126,10 +133,10 @@ def test_impossible_tasks_are_refused(call) -> None:
 
 def test_longer_samples_and_more_pairs_are_the_same_task() -> None:
     problem = memory.assoc_recall(2, 64, 256, pairs=24)
-    assert (memory.TASKS["assoc_recall"].solve(problem.inputs) == problem.targets).all()
+    assert (answers_of(memory.TASKS["assoc_recall"], problem.inputs) == problem.targets).all()
     assert isinstance(problem, Problem)
     far = memory.n_back(2, 64, n=7)
-    assert (memory.TASKS["n_back"].solve(far.inputs, n=7) == far.targets).all()
+    assert (answers_of(memory.TASKS["n_back"], far.inputs, n=7) == far.targets).all()
 
 
 @pytest.mark.parametrize("name", [name for name, task in memory.TASKS.items() if task.dense])
@@ -146,7 +153,7 @@ def test_dense_answers_are_those_of_shorter_samples(name: str) -> None:
             cut = more.inputs[:, : t + 2].copy()
             cut[:, -1] = few.inputs[0, -1]
             now = more.targets[:, t] >= 0
-            np.testing.assert_array_equal(task.solve(cut)[now, -1], more.targets[now, t])
+            np.testing.assert_array_equal(answers_of(task, cut)[now, -1], more.targets[now, t])
 
 
 def test_networks_are_named_by_their_cells() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from volumetric.base.errors import SpecError
+from volumetric.base.notebook_html import ShowsFields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class TaskChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptationReport:
+class AdaptationReport(ShowsFields):
     """Result of `AdaptationTracker.report`.
 
     Attributes

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volumetric.base.errors import ShapeError, SpecError
+from volumetric.base.notebook_html import ShowsFields
 
 _EDGES: Final = (10.0, 20.0, 30.0, 40.0, 50.0, 100.0)
 BUCKETS: Final = ("0-10%", "10-20%", "20-30%", "30-40%", "40-50%", "50-100%", "100%+")
@@ -39,7 +40,7 @@ def deviations(outputs: ArrayLike, targets: ArrayLike) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class Evaluation(ShowsFields):
     """Summary of the deviations of a set of samples.
 
     Attributes

@@ -1,4 +1,4 @@
-"""Progress of long work on tensors and files, as log records; handlers decide who sees them, and where."""
+"""Progress of long work on tensors and files, as log records; handlers decide who sees them. A notebook shows it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 import time
 from types import TracebackType
 from typing import Final, Self
+
+from volumetric.base.notebook_cell import report_work
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -46,7 +48,7 @@ class WorkMeter:
     ) -> None:
         if self._told:
             seconds = time.monotonic() - self._start
-            logger.info("%s: %.1f s", self.what, seconds, extra={"progress": None, "passing": True})
+            report_work(logger, f"{self.what}: {seconds:.1f} s", None, passing=True)
 
     def step(self, nbytes: int = 0, *, pieces: int = 1) -> None:
         """Count finished items and their bytes. Thread-safe."""
@@ -58,7 +60,7 @@ class WorkMeter:
                 return
             self._last, self._told = now, True
             text, done = self._text(now - self._start), (self._pieces, self.total)
-        logger.info("%s", text, extra={"progress": done, "passing": True})
+        report_work(logger, text, done, passing=True)
 
     def _text(self, seconds: float) -> str:
         parts = [f"{self.unit} {min(self._pieces, self.total)} of {self.total}"] if self.total else []

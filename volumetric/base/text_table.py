@@ -9,6 +9,9 @@ from html import escape
 _GAP = "  "
 _MOST, _HEAD, _TAIL = 40, 24, 12
 """A table with more than `_MOST` rows shows the first `_HEAD` and the last `_TAIL`."""
+_CELL, _NOTE = "white-space:nowrap;font-variant-numeric:tabular-nums", "font-size:.9em;opacity:.7"
+_TITLE = "font-weight:bold;white-space:nowrap"
+"""Styles of HTML: colours stay those of the notebook's theme."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +54,13 @@ class TextTable:
 
         def row(cells: Sequence[str], tag: str) -> str:
             return "".join(
-                f'<{tag} style="text-align:{"right" if name in self.right else "left"}">{escape(cell)}</{tag}>'
+                f'<{tag} style="text-align:{"right" if name in self.right else "left"};{_CELL}">{escape(cell)}</{tag}>'
                 for name, cell in zip(self.columns, cells, strict=True)
             )
 
         body = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in self._visible_rows())
-        caption = f'<caption style="text-align:left">{escape(self.title)}</caption>' if self.title else ""
-        notes = "".join(f"<div>{escape(note)}</div>" for note in self.notes)
+        caption = f'<caption style="text-align:left;{_TITLE}">{escape(self.title)}</caption>' if self.title else ""
+        notes = "".join(f'<div style="{_NOTE}">{escape(note)}</div>' for note in self.notes)
         return f"<table>{caption}<thead><tr>{row(self.columns, 'th')}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
     def _visible_rows(self) -> Iterator[Sequence[str]]:

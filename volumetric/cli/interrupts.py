@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from volumetric.base.notebook_cell import handle_interrupts, request_stop
 from volumetric.cli import console
 
 if TYPE_CHECKING:
@@ -25,15 +26,7 @@ def stop_on_interrupt(after: str) -> Iterator[threading.Event]:
     ----------
     after : the work that is finished first, such as ``"this update"``
     """
-    stop = threading.Event()
-
-    def handle(number: int, frame: object) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-        console.note(f"stopping after {after}; Ctrl-C again stops at once")
-
-    with _handling(handle):
+    with request_stop(lambda: console.note(f"stopping after {after}; Ctrl-C again stops at once")) as stop:
         yield stop
 
 
@@ -70,7 +63,7 @@ class StopRequest:
 @contextmanager
 def stop_between(stopping: StopRequest, after: str) -> Iterator[None]:
     """Connect Ctrl-C to `stopping`: like `stop_on_interrupt`, but it also interrupts waiting for input."""
-    with _handling(lambda number, frame: stopping.handle(after)):
+    with handle_interrupts(lambda number, frame: stopping.handle(after)):
         yield
 
 
@@ -87,7 +80,7 @@ def end_on_interrupt(stream: Stream) -> Iterator[None]:
             raise KeyboardInterrupt
         stream.cancel()
 
-    with _handling(handle):
+    with handle_interrupts(handle):
         yield
 
 
@@ -109,16 +102,3 @@ def interruptible_input() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-@contextmanager
-def _handling(handle: Callable[[int, object], None]) -> Iterator[None]:
-    """Install `handle` for Ctrl-C; only the main thread can."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, overload
 
 from volumetric.base.errors import DeviceError, SpecError
 from volumetric.base.hints import suggestion
+from volumetric.base.text_table import TextTable
 from volumetric.run.device import Device, DeviceInfo
 
 if TYPE_CHECKING:
@@ -197,9 +198,25 @@ def why_no_gpu() -> str | None:
     return None
 
 
-def list_devices() -> list[DeviceInfo]:
+class DeviceList(list[DeviceInfo]):
+    """Devices. ``print`` and notebooks show a table."""
+
+    def summary(self) -> TextTable:
+        """Return the table."""
+        rows = tuple((info.name, info.description + " (software)" * info.software) for info in self)
+        return TextTable(columns=("device", "description"), rows=rows)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return self.summary()._repr_html_()
+
+
+def list_devices() -> DeviceList:
     """Describe every device that can be opened here."""
     from volumetric.devices.cpu import CpuDevice
     from volumetric.devices.reference_device import ReferenceDevice
 
-    return [CpuDevice().info, *_gpus(), ReferenceDevice().info]
+    return DeviceList([CpuDevice().info, *_gpus(), ReferenceDevice().info])

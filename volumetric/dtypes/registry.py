@@ -13,13 +13,14 @@ import ml_dtypes
 import numpy as np
 
 from volumetric.base.errors import DTypeError
+from volumetric.base.notebook_html import ShowsFields
 from volumetric.base.registry import Registry, caller_module
 
 Kind = Literal["float", "int", "uint", "ternary", "binary", "table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DType:
+class DType(ShowsFields):
     """One numeric type. There is exactly one instance of each, so ``is`` and ``==`` are equivalent.
 
     Attributes

@@ -10,12 +10,17 @@ from numpy.typing import NDArray
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
+from volumetric.base.text_table import TextTable
 from volumetric.evolution.dna import DNA, Signature
 
 SHIFT = 0.8
 """Minimum similarity of a layer that moved to another position."""
 _TIE = 1e-5
 """Tolerance of similarities: above the rounding error of float32 sums of `SKETCH` products."""
+
+
+_BAR = 20
+"""Characters of a bar of similarity 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,29 @@ class Comparison:
     shifts: tuple[Shift, ...]
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
+
+    def summary(self) -> TextTable:
+        """Return the table that ``print`` shows: the similarity of each layer, a bar, and where it moved to."""
+        moved = {shift.source: f"→ {shift.target} ({shift.overlap:.3f})" for shift in self.shifts}
+        rows = [
+            (path, f"{value:.3f}", "█" * round(_BAR * max(value, 0.0)), moved.get(path, ""))
+            for path, value in self.overlaps.items()
+        ]
+        sides = (("first", self.only_a), ("second", self.only_b))
+        rows += [(path, "", "", moved.get(path, f"only in the {side}")) for side, paths in sides for path in paths]
+        return TextTable(
+            title=f"similarity {self.overall:.3f}",
+            columns=("layer", "similarity", "", "moved"),
+            rows=tuple(rows),
+            right=frozenset({"similarity"}),
+        )
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return self.summary()._repr_html_()
 
 
 def compare(a: DNA, b: DNA, *, shift: float = SHIFT) -> Comparison:

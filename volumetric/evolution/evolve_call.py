@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import ArgumentError, SpecError
 from volumetric.base.keyword_synonyms import accept_synonyms
+from volumetric.base.notebook_cell import stop_button
+from volumetric.base.notebook_html import facts_table, image_of, picture_of
 from volumetric.base.progress_line import progress_lines
 from volumetric.base.reporting import AnyReporter
 from volumetric.base.sparkline import sparkline, sparkline_svg
@@ -66,7 +67,7 @@ _SETTINGS: Final = frozenset(f.name for of in (EvolutionConfig, *_SECTIONS.value
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class EvolutionResult:
-    """The result of `evolve`. In a notebook it shows itself as a table with the curve of fitness.
+    """The result of `evolve`. In a notebook it shows itself as a table, the curve of fitness and the champion.
 
     Attributes
     ----------
@@ -134,12 +135,10 @@ class EvolutionResult:
         return "\n".join(["EvolutionResult", *(f"  {name:<18}  {value}" for name, value in rows)])
 
     def _repr_html_(self) -> str:
-        rows = [(name, html.escape(value)) for name, value in self._rows()]
-        if len(self.history) > 1:
-            rows.append(("best by generation", sparkline_svg([event.best for event in self.history])))
-        left = 'style="text-align:left"'
-        cells = (f"<tr><th {left}>{name}</th><td {left}>{value}</td></tr>" for name, value in rows)
-        return f"<table>{''.join(cells)}</table>"
+        best = [event.best for event in self.history]
+        pictures = {"best by generation": sparkline_svg(best)} if len(best) > 1 else {}
+        champion = image_of(picture_of("genome", self.champion), "champion")
+        return facts_table(self._rows(), pictures=pictures) + champion
 
 
 @accept_synonyms(_ANSWERS, _SETTINGS)
@@ -177,7 +176,8 @@ def evolve(
     seed : of all random numbers; None draws one, which ``result.population.seed`` tells
     config : settings, for those that are not passed by name
     first : see `Population`
-    device, executor, reporters, checkpoint, budget, stop : see `Loop.evolve`
+    device, executor, reporters, checkpoint, budget, stop : see `Loop.evolve`. The stop button of a notebook ends the
+        run after this generation; pressed again, at once
     progress : show a line with generation and fitness on stderr; None: on a terminal or in a notebook, if there are no
         `reporters`
     **settings : keys of `EvolutionConfig` and of its sections, such as ``fitness_threshold``, ``recurrent``,
@@ -206,17 +206,21 @@ def evolve(
         config = EvolutionConfig.load(config)
     run = Population(_config(config, settings, inputs=inputs, outputs=outputs, population=population), seed, first)
     events: list[Evaluated] = []
-    lines = progress_lines(progress, _GenerationLine(generations), others=bool(reporters), call="evolve")
-    champion: Champion = run.evolve(
-        problem,
-        generations,
-        device=device,
-        executor=executor,
-        reporters=[*reporters, *lines, lambda event: events.append(event) if isinstance(event, Evaluated) else None],
-        checkpoint=checkpoint,
-        budget=budget,
-        stop=stop,
-    )
+    text = _GenerationLine(generations)
+    lines = progress_lines(progress, text, others=bool(reporters), call="evolve", part=text.part)
+    with stop_button(stop) as stop:
+        champion: Champion = run.evolve(
+            problem,
+            generations,
+            device=device,
+            executor=executor,
+            reporters=[
+                *reporters, *lines, lambda event: events.append(event) if isinstance(event, Evaluated) else None
+            ],
+            checkpoint=checkpoint,
+            budget=budget,
+            stop=stop,
+        )  # fmt: skip
     return EvolutionResult(
         champion=champion.genome,
         fitness=champion.fitness,
@@ -237,6 +241,9 @@ class _GenerationLine:
         if not isinstance(event, Evaluated):
             return None
         return f"generation {event.generation + 1}/{self.generations}  best {event.best:.5g}  mean {event.mean:.5g}"
+
+    def part(self, event: Event) -> float | None:
+        return (event.generation + 1) / self.generations if isinstance(event, Evaluated) else None
 
 
 def _problem(of: Any) -> Any:

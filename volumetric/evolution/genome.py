@@ -19,6 +19,7 @@ from volumetric.base.atomic import write_atomic
 from volumetric.base.call_errors import explain_assignment_errors
 from volumetric.base.errors import SpecError
 from volumetric.base.hints import path_hint
+from volumetric.base.notebook_html import drawn_bundle
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, GenomeInterface, Records
 
 if TYPE_CHECKING:
@@ -110,6 +111,10 @@ class Genome:
             f"<Genome {kind}, {self.interface.inputs} inputs, {self.interface.outputs} outputs, {self.hidden} hidden, "
             f"{enabled} of {len(self.connections)} connections enabled>"
         )
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Return the drawing of the genome for notebooks, beside its text."""
+        return drawn_bundle("genome", self)
 
     @property
     def hidden(self) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 
 from volumetric.base._typing import F32Array
 from volumetric.base.errors import GenerationError, SpecError
+from volumetric.base.notebook_html import ShowsFields
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
 from volumetric.graph.numeric.softmax import log_softmax
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelComparison:
+class ModelComparison(ShowsFields):
     """Difference between two models' predictions of a text; `a` is the reference.
 
     Attributes

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from volumetric.base.notebook_html import ShowsFields
 from volumetric.run.device import RunOptions
 
 DEFAULT_CONTEXT: Final = 4096
@@ -16,7 +17,7 @@ ENDLESS: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelInfo:
+class ModelInfo(ShowsFields):
     """Facts about an open model.
 
     Attributes

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from volumetric.base.notebook_html import ShowsFields, text_page
+
 FinishReason = Literal["stop", "length", "cancelled"]
 """``stop``: an end-of-text id or a stop text; ``length``: max_tokens or the end of the context; ``cancelled``: the
 consumer disconnected or cancelled."""
@@ -22,7 +24,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationStats:
+class GenerationStats(ShowsFields):
     """Counts and times of one generation.
 
     Attributes
@@ -118,3 +120,10 @@ class Generation:
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        """Return the text for notebooks, and a line about its tokens."""
+        stats = self.stats
+        speed = f", {stats.generation_tps:.0f} a second" if stats.generation_tps else ""
+        note = f"{stats.prompt_tokens} tokens of the prompt, {stats.generated_tokens} generated{speed}; "
+        return text_page(self.text or " ".join(map(str, self.token_ids)), note + f"ended by {self.finish_reason}")

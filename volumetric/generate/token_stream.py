@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 from volumetric.base.errors import GenerationError, VolumetricError
+from volumetric.base.notebook_cell import handle_interrupts, stop_button
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget, texts_of
 from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
@@ -30,7 +31,7 @@ class Stream:
     are split as in a scheduler, and the same `DeviceCalls` calls the device, so that the tokens are those of a batch.
     Leaving early (`close`, or an exception such as KeyboardInterrupt) ends the generation as cancelled; `generation`
     then has the tokens returned so far. With a draft several tokens may be computed at once; those not yet returned are
-    dropped.
+    dropped. A stream that is the last value of a notebook's cell generates there, and shows each token as it comes.
 
     Parameters
     ----------
@@ -102,10 +103,19 @@ class Stream:
         """Whether no more events will come."""
         return self._transcript.reason is not None
 
+    def _ipython_display_(self) -> None:
+        """Write the text into a notebook's cell as it is generated, to the end; its stop button ends the stream."""
+        with handle_interrupts(lambda number, frame: self.cancel()):
+            for event in self:
+                sys.stdout.write(event.text if self.has_text else f"{event.token_id} ")
+                sys.stdout.flush()
+
     def run(self) -> Generation:
-        """Generate to the end and return the whole generation."""
-        for _ in self:
-            pass
+        """Generate to the end and return the whole generation; the stop button of a notebook cancels the stream."""
+        with stop_button(None) as stop:
+            for _ in self:
+                if stop():
+                    self.cancel()
         return self.generation
 
     @property

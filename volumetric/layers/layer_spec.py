@@ -13,6 +13,7 @@ from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.base.hints import format_value
 from volumetric.base.moved_modules import renamed_members
+from volumetric.base.notebook_html import ShowsFields
 from volumetric.base.registry import Registry, is_of_engine
 from volumetric.graph.state_spec import StateSpec
 from volumetric.layers.layer_fields import by_keyword, convert_fields, positional
@@ -65,7 +66,7 @@ def buffer(name: str, shape: Shape, start: Literal["zeros", "ones"]) -> ParamSpe
 
 
 @renamed_members(within="for_context")
-class LayerSpec:
+class LayerSpec(ShowsFields):
     """Base of all layer specs. Subclasses are declared with `layer` and override the methods below."""
 
     __slots__ = ()

@@ -8,6 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from volumetric.base.errors import CheckpointError, DTypeError, SpecError
+from volumetric.base.text_table import TextTable
 from volumetric.dtypes import DType, Packed, Scheme, parse_dtype
 from volumetric.network.grid import Coord, CoordLike
 from volumetric.network.weight_store import MorphReport, WeightDifference, WeightStore
@@ -63,6 +64,17 @@ class NetworkMorph:
         lines = [f"{'layer':24} {'scheme':18} {'bits':>6} {'NMSE':>10} {'cosine':>9} {'max abs':>10}"]
         lines += [_line(f"{x.coord} {x.kind}", str(x.scheme), x.bits_per_weight, x.error) for x in self.layers]
         return "\n".join([*lines, _line("all", "", self.bits_per_weight, self.error)])
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        columns = ("layer", "scheme", "bits", "NMSE", "cosine", "max abs")
+        parts = [(f"{x.coord} {x.kind}", str(x.scheme), x.bits_per_weight, x.error) for x in self.layers]
+        parts.append(("all", "", self.bits_per_weight, self.error))
+        rows = tuple(
+            (name, scheme, f"{bits:.3f}", f"{e.nmse:.3e}", f"{e.cosine:.6f}", f"{e.max_abs:.3e}")
+            for name, scheme, bits, e in parts
+        )
+        return TextTable(columns=columns, rows=rows, right=frozenset(columns[2:]))._repr_html_()
 
 
 def _line(name: str, scheme: str, bits: float, error: MorphReport) -> str:

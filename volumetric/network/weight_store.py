@@ -17,6 +17,7 @@ from volumetric.base._typing import Shape
 from volumetric.base.errors import ImmutableError, MissingKeyError, ShapeError
 from volumetric.base.hints import suggestion
 from volumetric.base.moved_modules import renamed_members
+from volumetric.base.notebook_html import ShowsFields
 from volumetric.base.progress import byte_size
 from volumetric.base.text_table import TextTable
 from volumetric.dtypes import Packed, Scheme, decode, encode
@@ -26,7 +27,7 @@ _PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MorphReport:
+class MorphReport(ShowsFields):
     """The error of converted values relative to the originals, after dequantisation.
 
     Attributes

@@ -12,6 +12,7 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError, SpecError
+from volumetric.base.notebook_html import drawn_bundle
 from volumetric.devices.named_devices import AnyDevice, open_device
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.flops import flops_of
@@ -35,7 +36,7 @@ _COPIES: WeakKeyDictionary[RowStream, RowStream] = WeakKeyDictionary()
 """Streams → watched copies, which are compiled once per stream and freed with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Firing:
     """Activity of a program in each row of some streams.
 
@@ -57,6 +58,14 @@ class Firing:
     strength: Array
     meters: dict[str, Array]
     resets: Array
+
+    def __repr__(self) -> str:
+        streams, rows, regions = self.regions.shape
+        return f"<Firing: {rows} rows of {streams} streams, {regions} regions, {self.edges.shape[-1]} edges>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Return the raster of the first stream for notebooks, beside its text."""
+        return drawn_bundle("firing", self)
 
     def region(self, name: str) -> Array:
         """Return the computations of a region in each row, ``[B, T]``. Raises `SpecError` for an unknown name."""

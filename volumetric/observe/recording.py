@@ -18,6 +18,7 @@ from volumetric.base._typing import Array, F32Array
 from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import CheckpointError
 from volumetric.base.hints import path_hint
+from volumetric.base.notebook_html import picture_of
 from volumetric.observe.scene import Scene
 
 FORMAT: Final = "volumetric.scope"
@@ -53,9 +54,9 @@ class RecordingMeta(msgspec.Struct, frozen=True, kw_only=True):
     missed: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Recording:
-    """Activity of the nodes of a scene, frame by frame.
+    """Activity of the nodes of a scene, frame by frame. In a notebook it shows itself as a film.
 
     Attributes
     ----------
@@ -106,6 +107,14 @@ class Recording:
     def __len__(self) -> int:
         """Return the number of frames."""
         return len(self.ticks)
+
+    def __repr__(self) -> str:
+        title = f" {self.meta.title!r}" if self.meta.title else ""
+        return f"<Recording{title}: {len(self)} frames of {len(self.scene.nodes)} nodes>"
+
+    def _repr_html_(self) -> str:
+        """Return the film for notebooks: a page in a frame, which plays."""
+        return picture_of("recording", self)
 
     def values(self) -> F32Array:
         """Return the root mean square of each node in 255 steps; float32 ``[frames, nodes]``, NaN where odd."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from volumetric.base.errors import GenerationError, SpecError
 from volumetric.base.moved_modules import renamed_members
+from volumetric.base.notebook_html import ShowsFields
 from volumetric.network import OUTPUT, Params
 from volumetric.run.plan import Plan
 from volumetric.run.step_times import StepTime
@@ -31,7 +32,7 @@ RowOutputs: TypeAlias = NDArray[np.float32] | Mapping[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceInfo:
+class DeviceInfo(ShowsFields):
     """The data that `volumetric devices` prints about one device."""
 
     name: str  # the name that opens it: "cpu", "gpu:0"
@@ -74,7 +75,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryReport:
+class MemoryReport(ShowsFields):
     """Bytes that an executable uses on its device.
 
     Attributes

@@ -9,6 +9,7 @@ import numpy as np
 
 from volumetric.analysis.scoring import hits
 from volumetric.base._typing import Array
+from volumetric.base.notebook_html import ShowsFields
 from volumetric.clocked import Clocked
 from volumetric.devices.named_devices import AnyDevice
 from volumetric.network import Network
@@ -27,7 +28,7 @@ from volumetric.train.training_config import TrainConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class Evaluation(ShowsFields):
     """Loss and accuracy of weights on data.
 
     Attributes

@@ -11,6 +11,7 @@ import numpy as np
 
 from volumetric.analysis import accuracy, predict
 from volumetric.base.errors import SpecError
+from volumetric.base.text_table import TextTable
 from volumetric.devices.named_devices import AnyDevice, open_device
 from volumetric.network import Network
 from volumetric.network.weight_store import Params
@@ -85,6 +86,30 @@ class Comparison:
         top = max(metrics.accuracy for metrics in self.results.values())
         near = {name: m for name, m in self.results.items() if top - m.accuracy <= CLEARLY}
         return min(near, key=lambda name: (np.nan_to_num(near[name].loss, nan=np.inf), -near[name].accuracy))
+
+    def summary(self) -> TextTable:
+        """Return the table that ``print`` shows; the best method has a star."""
+        rows = tuple(
+            (
+                name + " *" * (name == self.best),
+                f"{m.accuracy:.2%}",
+                f"{m.loss:.4g}",
+                f"{m.steps:,}",
+                f"{m.seconds:.2f}",
+                "" if m.to_target is None else f"{m.to_target:.2f}",
+                m.fault or "",
+            )
+            for name, m in self.results.items()
+        )
+        columns = ("method", "accuracy", "loss", "updates", "seconds", "seconds to target", "fault")
+        return TextTable(columns=columns, rows=rows, right=frozenset(columns[1:-1]))
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return self.summary()._repr_html_()
 
     def describe(self) -> dict[str, Any]:
         """Return JSON data."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from volumetric.analysis.predict import BATCH, Given, predict
 from volumetric.base._typing import Array, F32Array
 from volumetric.base.errors import SpecError
 from volumetric.base.hints import suggestion
+from volumetric.base.notebook_html import facts_table
 from volumetric.base.sparkline import sparkline, sparkline_svg
 from volumetric.clocked import Clocked
 from volumetric.devices.named_devices import AnyDevice
@@ -171,14 +171,8 @@ class TrainResult:
         return "\n".join(["TrainResult", *(f"  {name:<15}  {value}" for name, value in rows)])
 
     def _repr_html_(self) -> str:
-        cells = "".join(
-            f'<tr><th style="text-align:left">{html.escape(name)}</th>'
-            f'<td style="text-align:left">{html.escape(value)}</td></tr>'
-            for name, value in self._rows()
-        )
         curve = sparkline_svg(self.history["loss"]) if len(self.history) > 1 else ""
-        drawn = f'<tr><th style="text-align:left">loss by epoch</th><td>{curve}</td></tr>' if curve else ""
-        return f"<table>{cells}{drawn}</table>"
+        return facts_table(self._rows(), pictures={"loss by epoch": curve})
 
 
 def _check_byte_network(network: Network, tokenizer: str) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.base.keyword_synonyms import accept_synonyms
+from volumetric.base.notebook_cell import stop_button
 from volumetric.base.progress_line import progress_lines
 from volumetric.base.reporting import AnyReporter, call_each, reporters_of
 from volumetric.clocked import Clocked
@@ -174,7 +175,8 @@ def train(
     learner : learner factory, in place of `device`
     observers : receive statistics of every layer, forward and backward, at every update. An optional method
         ``start(step)`` receives the number of updates at the start of the run
-    stop : called after every update; true ends the run, with a checkpoint if `checkpoints` is set
+    stop : called after every update; true ends the run, with a checkpoint if `checkpoints` is set. So does the stop
+        button of a notebook; pressed again, it interrupts at once
     metric : function of the weights, called after every epoch for the history
     progress : show a line with epoch and loss on stderr; None: on a terminal or in a notebook, if there are no
         `reporters`
@@ -211,7 +213,8 @@ def train(
         config = dataclasses.replace(config, dtype=dtype)
     config.losses.check(network.network if isinstance(network, Clocked) else network)
     all_reporters = reporters_of(reporters)
-    lines = progress_lines(progress, EpochLine(config.epochs), others=bool(all_reporters), call="train")
+    text = EpochLine(config.epochs)
+    lines = progress_lines(progress, text, others=bool(all_reporters), call="train", part=text.part)
     all_reporters += reporters_of(lines)
     source = fitted_data(network, config.losses, source)
     whole: dict[str, Data] = {"": source}
@@ -252,11 +255,12 @@ def train(
         device="auto" if learner is not None else chosen,
     )
     try:
-        run.begin(resume=resume)
-        for start in (getattr(observer, "start", None) for observer in observers):
-            if start is not None:
-                start(run.step)
-        result = run.go()
+        with stop_button(stop) as run.stop:
+            run.begin(resume=resume)
+            for start in (getattr(observer, "start", None) for observer in observers):
+                if start is not None:
+                    start(run.step)
+            result = run.go()
         if isinstance(source, ArrayData) and (source.classes or source.columns):
             result = dataclasses.replace(result, classes=source.classes, features=source.columns)
         return result

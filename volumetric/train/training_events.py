@@ -147,6 +147,10 @@ class EpochLine:
         right = "" if event.accuracy is None else f"  accuracy {event.accuracy:.1%}"
         return f"epoch {event.epoch + 1}/{self.epochs}  loss {event.loss:.4g}{validation}{right}"
 
+    def part(self, event: Event) -> float | None:
+        """Return the share of the epochs that have begun."""
+        return (event.epoch + 1) / self.epochs if isinstance(event, StepEvent | EpochEvent) else None
+
 
 Event: TypeAlias = StepEvent | TargetEvent | EpochEvent | StopEvent
 TABLE: Final = (StepEvent, EpochEvent, StopEvent)

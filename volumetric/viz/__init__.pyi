@@ -11,3 +11,4 @@ from .run_curves import fronts as fronts
 from .run_curves import species_stack as species_stack
 from .run_plots import plot_run as plot_run
 from .slabs import draw_slabs as draw_slabs
+from .training_curves import training_curves as training_curves

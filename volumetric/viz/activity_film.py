@@ -51,7 +51,7 @@ def save_film(recording: Recording, path: str | Path, *, rate: float | None = No
     if suffix not in (".html", ".htm", ".gif"):
         raise UnsupportedError(f"cannot write a film to {path.name!r}", hint="name the file with .html or .gif")
     if rate is None:
-        rate = min(_FRAMES_A_SECOND, max(len(recording), 1) / _SHORTEST)
+        rate = film_rate(recording)
     elif rate < 1:
         raise SpecError(f"a film needs a rate of 1 or more, got {rate}")
     if frames < 1:
@@ -60,6 +60,11 @@ def save_film(recording: Recording, path: str | Path, *, rate: float | None = No
         film_gif(recording, rate=rate, frames=frames) if suffix == ".gif" else film_page(recording, rate=rate).encode()
     )
     write_atomic(path, data)
+
+
+def film_rate(recording: Recording) -> float:
+    """Return the default frames per second: 25, or fewer if the film would be shorter than two seconds."""
+    return min(_FRAMES_A_SECOND, max(len(recording), 1) / _SHORTEST)
 
 
 def places_of(scene: Scene) -> list[tuple[int, int]]:

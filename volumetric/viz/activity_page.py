@@ -19,6 +19,8 @@ NAMED: Final = 40
 """Maximum number of nodes to write names into cells."""
 _LINKS: Final = 400
 """Maximum number of links to show them by default."""
+_LARGEST_NAMED, _LARGEST_CELL, _FRAME = 92, 44, 860
+"""Largest pixels of a cell, with a name and without one, as in the script; pixels of a frame in a notebook."""
 
 
 def scene_data(scene: Scene, places: list[tuple[int, int]]) -> dict[str, Any]:
@@ -37,25 +39,28 @@ def scene_data(scene: Scene, places: list[tuple[int, int]]) -> dict[str, Any]:
     }
 
 
+def page_height(places: list[tuple[int, int]], scene: Scene) -> int:
+    """Return the height in pixels of a page with a film, in a frame about as wide as a notebook."""
+    columns, lines = (1 + max((place[axis] for place in places), default=0) for axis in (0, 1))
+    largest = _LARGEST_NAMED if scene.kind == "program" or len(scene.nodes) <= NAMED else _LARGEST_CELL
+    side = max(3, min(largest, 1000 // columns))
+    canvas = lines * side * min(1.0, _FRAME / (columns * side))
+    legend = 110 + 24 * len(scene.groups)
+    beside = columns * side + 330 <= _FRAME
+    return round(130 + (max(canvas, legend) if beside else canvas + legend))
+
+
 def _depths(scene: Scene, places: list[tuple[int, int]]) -> list[tuple[int, int, str]]:
     """Return the column and line below each panel, and its depth; nothing for a single panel."""
     depths = sorted({node.at[2] for node in scene.nodes})
     if len(depths) < 2:
         return []
-    high = 1 + max((node_line for node_line in _lines(scene, places)), default=0)
     labels = []
     for depth in depths:
         own = [place for node, place in zip(scene.nodes, places, strict=True) if node.at[2] == depth]
-        left, top = (min(place[axis] for place in own) for axis in (0, 1))
-        panel = top - top % (high + 1)
-        labels.append((left, panel + high, f"depth {depth:g}"))
+        left, below = min(place[0] for place in own), 1 + max(place[1] for place in own)
+        labels.append((left, below, f"depth {depth:g}"))
     return labels
-
-
-def _lines(scene: Scene, places: list[tuple[int, int]]) -> list[int]:
-    """Return the line of each cell of the first depth."""
-    first = min(node.at[2] for node in scene.nodes)
-    return [place[1] for node, place in zip(scene.nodes, places, strict=True) if node.at[2] == first]
 
 
 def page(title: str, film: Mapping[str, Any], *, note: str = "") -> str:
@@ -86,7 +91,8 @@ def page(title: str, film: Mapping[str, Any], *, note: str = "") -> str:
 
 
 _STYLE = (
-    "body{font:14px system-ui,sans-serif;margin:2em;background:#111;color:#ddd}h1{font-size:18px;font-weight:normal}"
+    "body{font:14px system-ui,sans-serif;margin:clamp(.8em,2vw,2em);background:#111;color:#ddd}"
+    "h1{font-size:18px;font-weight:normal}"
     ".bar{display:flex;flex-wrap:wrap;gap:1em;align-items:center;margin-bottom:1em}"
     "input[type=range]{width:26em;max-width:50vw}"
     ".all{display:flex;flex-wrap:wrap;gap:2em;align-items:flex-start}canvas{max-width:100%}output{min-width:9em}"

@@ -1,11 +1,12 @@
-"""The only module that imports matplotlib: figures for files, without a screen."""
+"""Figures for files and notebooks, without a screen."""
 
 from __future__ import annotations
 
 import io
+import re
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import UnsupportedError
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_WIDEST: Final = 620.0
+"""Points of the widest drawing in a notebook."""
+
+
 def new_figure(*, width: float, height: float) -> Figure:
-    """Return an empty figure of `width` × `height` inches, at most 60 each, without a window.
+    """Return an empty figure of `width` × `height` inches, at most 60 each, without a window; notebooks show it.
 
     Raises
     ------
@@ -23,12 +28,32 @@ def new_figure(*, width: float, height: float) -> Figure:
         Matplotlib is not installed.
     """
     try:
-        from matplotlib.figure import Figure
+        from volumetric.viz.picture_figure import PictureFigure
     except ImportError:
         raise UnsupportedError(
             "pictures need matplotlib, which is not installed", hint="pip install 'volumetric-engine[viz]'"
         ) from None
-    return Figure(figsize=(min(width, 60.0), min(height, 60.0)), layout="constrained")
+    return PictureFigure(figsize=(min(width, 60.0), min(height, 60.0)), layout="constrained")
+
+
+def figure_svg(figure: Figure) -> str:
+    """Return a figure as an SVG element; its text is text, not outlines, and equal figures have equal texts."""
+    from matplotlib import rc_context
+
+    out = io.StringIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "volumetric"}):
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    return _fit_to_page(text[text.index("<svg") :], *(72 * side for side in figure.get_size_inches()))
+
+
+def _fit_to_page(svg: str, width: float, height: float) -> str:
+    """Scale a drawing that is wider than a notebook: images of SVG are not scaled by every notebook."""
+    scale = min(1.0, _WIDEST / width)
+    root, rest = svg.split(">", 1)
+    for side, size in (("width", width), ("height", height)):
+        root = re.sub(rf' {side}="[\d.]+pt"', f' {side}="{size * scale:.1f}pt"', root, count=1)
+    return f"{root}>{rest}"
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:

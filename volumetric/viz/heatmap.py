@@ -86,6 +86,24 @@ class Heatmap:
             return low - _LEAST, high + _LEAST
         return low, high
 
+    def _repr_html_(self) -> str:
+        """Return the map for notebooks."""
+        low, high = self.limits
+        digits = _digits(*self._value_range)
+        name = 'style="font-weight:normal;font-size:12px;padding:2px 6px;text-align:left;white-space:nowrap"'
+        cell = "border:0;padding:0 4px;font-size:11px;text-align:center;min-width:2.6em;"
+        head = "".join(f"<th {name}>{html.escape(column)}</th>" for column in self.columns)
+        body = "".join(
+            f"<tr><th {name}>{html.escape(row)}</th>"
+            f"{''.join(_cell(value, low, high, digits, cell) for value in values)}</tr>"
+            for row, values in zip(self.rows, self.values, strict=True)
+        )
+        caption = f'<caption style="text-align:left;font-weight:bold">{html.escape(self.title)}</caption>'
+        bar = f"{_SCALE};background:linear-gradient(90deg,{_stops(low)})"
+        scale = f'<div style="font-size:.9em">{low:.4g} <span style="{bar}"></span> {high:.4g}</div>'
+        note = f'<div style="font-size:.9em;opacity:.7">{html.escape(self.note)}</div>' if self.note else ""
+        return f"<table>{caption}<tr><th></th>{head}</tr>{body}</table>{scale}{note}"
+
     def html(self) -> str:
         """Return the page: a table with coloured cells, every number as a tooltip, and the scale."""
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
@@ -139,11 +157,12 @@ class Heatmap:
         return figure
 
 
+_SCALE = "display:inline-block;width:16em;height:1em;vertical-align:middle"
 _STYLE = (
     "body{font:14px system-ui,sans-serif;margin:2em}table{border-collapse:collapse}"
     "th{font-weight:normal;font-size:12px;padding:2px 6px;text-align:left;white-space:nowrap}"
     "td{min-width:2.6em;height:1.6em;padding:0 3px;font-size:11px;text-align:center;border:1px solid #fff}"
-    ".scale{display:inline-block;width:16em;height:1em;vertical-align:middle}"
+    f".scale{{{_SCALE}}}"
 )
 _LEAST = 1e-9
 """Smallest range of numbers with different colours."""
@@ -186,12 +205,12 @@ def _stops(low: float) -> str:
     return ",".join(f"rgb({','.join(str(round(part)) for part in colour)})" for colour in _colours(low))
 
 
-def _cell(value: float, low: float, high: float, digits: int) -> str:
+def _cell(value: float, low: float, high: float, digits: int, style: str = "") -> str:
     """Return the HTML of a cell."""
     if np.isnan(value):
-        return "<td></td>"
+        return f'<td style="{style}"></td>' if style else "<td></td>"
     colour = _colour(float(value), low, high)
     red, green, blue = colour.round().astype(int)
     ink = "#fff" if _is_dark(colour) else "#222"
     shown = f"{value:.{digits}f}"
-    return f'<td style="background:rgb({red},{green},{blue});color:{ink}" title="{value:.6f}">{shown}</td>'
+    return f'<td style="{style}background:rgb({red},{green},{blue});color:{ink}" title="{value:.6f}">{shown}</td>'

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from volumetric.base.errors import SpecError
+from volumetric.base.reporting import event_fields
+from volumetric.evolution.reporters import Evaluated
 from volumetric.viz.figure import new_figure
 
 if TYPE_CHECKING:
@@ -16,21 +18,22 @@ if TYPE_CHECKING:
 _COLOURS = 20
 
 
-def fitness_curves(generations: Sequence[dict[str, Any]], title: str = "fitness") -> Figure:
+def fitness_curves(generations: Sequence[Evaluated | dict[str, Any]], title: str = "fitness") -> Figure:
     """Draw best, mean and worst fitness of each generation, and the standard deviation around the mean.
 
     Parameters
     ----------
-    generations : fields of `Evaluated` events, as plain values
+    generations : `Evaluated` events, as `EvolutionResult.history`, or their fields as plain values
 
     Raises
     ------
     SpecError : there are no generations
     """
     expect_some(generations)
-    x = [event["generation"] for event in generations]
+    events = _fields_of(generations)
+    x = [event["generation"] for event in events]
     best, mean, worst, spread = (
-        np.array([event[name] for event in generations], np.float64) for name in ("best", "mean", "worst", "stdev")
+        np.array([event[name] for event in events], np.float64) for name in ("best", "mean", "worst", "stdev")
     )
     figure = new_figure(width=8, height=4.5)
     axes = figure.add_subplot()
@@ -49,16 +52,17 @@ def fitness_curves(generations: Sequence[dict[str, Any]], title: str = "fitness"
     return figure
 
 
-def species_stack(generations: Sequence[dict[str, Any]], title: str = "species") -> Figure:
-    """Draw the sizes of all species over the generations, stacked, the oldest at the bottom.
+def species_stack(generations: Sequence[Evaluated | dict[str, Any]], title: str = "species") -> Figure:
+    """Draw the sizes of all species over the generations, stacked, the oldest at the bottom; see `fitness_curves`.
 
     Raises
     ------
     SpecError : there are no generations
     """
     expect_some(generations)
-    x = [event["generation"] for event in generations]
-    sizes = [{int(key): int(value) for key, value in event["species"].items()} for event in generations]
+    events = _fields_of(generations)
+    x = [event["generation"] for event in events]
+    sizes = [{int(key): int(value) for key, value in event["species"].items()} for event in events]
     ids = sorted({key for members in sizes for key in members})
     table = np.array([[members.get(key, 0) for members in sizes] for key in ids], np.float64)
     figure = new_figure(width=8, height=4.5)
@@ -74,7 +78,11 @@ def species_stack(generations: Sequence[dict[str, Any]], title: str = "species")
     return figure
 
 
-def expect_some(generations: Sequence[dict[str, Any]]) -> None:
+def _fields_of(generations: Sequence[Evaluated | dict[str, Any]]) -> list[dict[str, Any]]:
+    return [dict(event_fields(event)) if isinstance(event, Evaluated) else event for event in generations]
+
+
+def expect_some(generations: Sequence[object]) -> None:
     """Raise `SpecError` if there is no generation."""
     if not generations:
         raise SpecError("the history has no generation", hint="run at least one generation")

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
+from volumetric.base.notebook_cell import in_notebook, report_work
 from volumetric.devices.cpu.compile_process import CompileProcess
 from volumetric.devices.cpu.cpu_count import usable_cpus
 from volumetric.devices.cpu.kernels.jit import cache_root
@@ -76,7 +77,7 @@ def _compile(missing: deque[Key], library: OperationLibrary) -> None:
     began, count = time.perf_counter(), len(missing)
     what = "1 kernel" if count == 1 else f"{count} kernels"
     cached = cache_root() is not None
-    if count >= WORTH_A_WARNING and not _log.isEnabledFor(logging.INFO):
+    if count >= WORTH_A_WARNING and not _log.isEnabledFor(logging.INFO) and not in_notebook():
         _log.warning("compiling %s%s; this can take up to a minute", what, ", once on this machine" if cached else "")
     processes = [CompileProcess(library.home) for _ in range(_processes(count) if cached else 0)]
     queue = _CompileQueue(missing, len(processes))
@@ -93,7 +94,7 @@ def _compile(missing: deque[Key], library: OperationLibrary) -> None:
         for thread in threads:
             thread.join()
     again = "which are kept for the next start" if cached else "and again at the next start: no cache"
-    _log.info("compiled %s in %.1f s, %s", what, time.perf_counter() - began, again, extra={"progress": None})
+    report_work(_log, f"compiled {what} in {time.perf_counter() - began:.1f} s, {again}", None)
 
 
 def _processes(count: int) -> int:
@@ -139,8 +140,7 @@ class _CompileQueue:
             if compiled:
                 self._done += 1
                 done, count = self._done, self._all
-                text = "compiling kernels, once on this machine: %d of %d"
-                _log.info(text, done, count, extra={"progress": (done, count)})
+                report_work(_log, f"compiling kernels, once on this machine: {done} of {count}", (done, count))
             else:
                 self._given_back.append(key)
                 self._processes -= 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from volumetric.base.errors import CheckpointError, ShapeError, UnsupportedError
+from volumetric.base.notebook_html import ShowsFields
 from volumetric.graph.state_spec import StateSpec
 from volumetric.loaders.onnx_export.onnx_operations import write_nodes
 from volumetric.loaders.onnx_export.onnx_weights import write_weight
@@ -31,7 +32,7 @@ _IR: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnnxReport:
+class OnnxReport(ShowsFields):
     """What was written.
 
     Attributes

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from volumetric.base.text_table import TextTable
 from volumetric.program.layer.program_declaration import Program
 from volumetric.program.layer.program_facts import facts_of
 from volumetric.program.layer.program_params import all_params
@@ -81,6 +82,17 @@ class Report:
             for name, count in asdict(self.before).items()
         ]
         return "\n".join([*sizes, *map(str, self.notes)])
+
+    def _repr_html_(self) -> str:
+        """Return the sizes as a table for notebooks, and the notes below."""
+        after = asdict(self.after)
+        rows = ((name, f"{count:,}", f"{after[name]:,}") for name, count in asdict(self.before).items())
+        return TextTable(
+            columns=("", "before", "after"),
+            rows=tuple(rows),
+            right=frozenset({"before", "after"}),
+            notes=tuple(map(str, self.notes)),
+        )._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON data."""

@@ -12,6 +12,7 @@ from msgspec.structs import force_setattr, replace
 
 from volumetric.base.errors import SpecError
 from volumetric.base.hints import format_value, suggestion
+from volumetric.base.notebook_html import drawn_bundle
 from volumetric.layers.field_checks import check_choice, check_flag, check_whole, tuple_of
 from volumetric.network import Network
 from volumetric.program.layer.edge import BY_OPERATOR, Edge
@@ -139,6 +140,10 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
             parity: bool = False,
             metadata: Mapping[str, str] = ...,
         ) -> None: ...
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Return the drawing of the program for notebooks, beside its text."""
+        return drawn_bundle("program", self)
 
     def __post_init__(self) -> None:
         """Check the fields."""
