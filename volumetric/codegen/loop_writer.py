@@ -185,10 +185,10 @@ def _merge_axes(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple
         size = sizes[axis]
         if size == 1:
             continue
-        if merged and all(steps[axis] == kept[0] * merged[0] for steps, kept in zip(strides, own, strict=True)):
+        if merged and all(steps[axis] == inner[0] * merged[0] for steps, inner in zip(strides, own, strict=True)):
             merged[0] *= size
             continue
         merged.insert(0, size)
-        for steps, kept in zip(strides, own, strict=True):
-            kept.insert(0, steps[axis])
+        for steps, inner in zip(strides, own, strict=True):
+            inner.insert(0, steps[axis])
     return merged, own

@@ -156,6 +156,7 @@ def gemm_code(
 
 
 def _norm(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence[ArrayView]) -> None:
+    """Write the norm of each row: RMS norm or layer norm, with gain and bias if there are some."""
     view, *vectors = x
     rows, width = view.shape
     with write.loops([rows]) as (r,):

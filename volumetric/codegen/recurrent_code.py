@@ -30,6 +30,7 @@ def _step(
 
 
 def _recurrent(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence[ArrayView]) -> None:
+    """Write a recurrent layer over the steps of a sequence: the products with the states, and its cell."""
     _refuse_resets("recurrent", attrs)
     cell = CELLS[attrs["cell"]]
     from_x, weight, *rest = x
@@ -68,6 +69,7 @@ def _recurrent(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Seque
 
 
 def _cell(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence[ArrayView]) -> None:
+    """Write the step of a cell from its formula, for every unit."""
     from volumetric.graph.numeric.numpy_cells import CELLS as NUMPY_CELLS
 
     cell, direct = CELLS[attrs["cell"]], NUMPY_CELLS[attrs["cell"]].direct

@@ -160,6 +160,7 @@ def python_text(code: NetworkCode, about: str, classes: Sequence[str] = ()) -> s
 
 
 def _python_main(code: NetworkCode, classes: Sequence[str]) -> str:
+    """Return the `main` of a Python file."""
     cuts, at = list[str](), 0
     for shape in code.inputs.values():
         cuts.append(f"numbers[{at}:{at + max(prod(shape), 1)}]")
@@ -222,6 +223,7 @@ def c_text(code: NetworkCode, about: str, classes: Sequence[str] = ()) -> str:
 
 
 def _c_main(code: NetworkCode, classes: Sequence[str]) -> str:
+    """Return the `main` of a C file."""
     inputs = [max(prod(shape), 1) for shape in code.inputs.values()]
     outputs = [max(prod(shape), 1) for shape in code.outputs.values()]
     starts = [sum(inputs[:i]) for i in range(len(inputs))]

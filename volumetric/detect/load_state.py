@@ -135,10 +135,10 @@ def _by_order(arrays: Mapping[str, Array], keys: Mapping[str, Shape], *, strict:
             raise _unequal(theirs, ours, node.path, path)
         for role, fill in fills.items():
             value = [plain[name] for name in fill.tensors]
-            made = value[0] if fill.make is None else fill.make(*(_float32(each) for each in value))
-            if made.shape != wanted[role]:
+            array = value[0] if fill.make is None else fill.make(*(_float32(each) for each in value))
+            if array.shape != wanted[role]:
                 raise _unequal(theirs, ours, node.path, path)
-            values[f"{path}/{role}"] = made
+            values[f"{path}/{role}"] = array
     return values
 
 
@@ -173,13 +173,15 @@ def _fills(node: ModuleNode, wanted: Mapping[str, Shape]) -> Mapping[str, Parame
 def _unequal(
     theirs: list[ModuleNode], ours: Mapping[str, Mapping[str, Shape]], path: str = "", layer: str = ""
 ) -> CheckpointError:
-    def shown(tensors: Mapping[str, Shape]) -> str:
+    def describe(tensors: Mapping[str, Shape]) -> str:
         return ", ".join(f"{name} {list(shape)}" for name, shape in tensors.items()) or "nothing"
 
     if layer:
         node = next(node for node in theirs if node.path == path)
-        has = shown({name: entry.shape for name, entry in node.tensors.items()})
-        text = f"module {path or 'at the top'!r} has {has}, but the layer {layer} in its place has {shown(ours[layer])}"
+        has = describe({name: entry.shape for name, entry in node.tensors.items()})
+        text = (
+            f"module {path or 'at the top'!r} has {has}, but the layer {layer} in its place has {describe(ours[layer])}"
+        )
     else:
         total = sum(prod(shape) for tensors in ours.values() for shape in tensors.values())
         text = (

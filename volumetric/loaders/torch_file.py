@@ -142,6 +142,7 @@ class TorchFile:
         )
 
     def _read_zip(self, where: str) -> tuple[Any, Mapping[str, tuple[int, int]]]:
+        """Read the zip format: a pickle, and a member for each storage."""
         try:
             with zipfile.ZipFile(self._file.path) as archive:
                 members = {member.filename: member for member in archive.infolist()}

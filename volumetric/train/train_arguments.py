@@ -81,6 +81,7 @@ def train_arguments(
 
 
 def _samples(x: Any, y: Any, data: Any, mask: Any, seed: int, settings: Mapping[str, Any]) -> Data:
+    """Return the samples of a call, whether passed as x and y or as data, in batches of the size that it asks for."""
     batches = {name: settings[name] for name in OF_BATCHES if name in settings}
     if data is not None and (x is not None or y is not None):
         raise ArgumentError("train: x, y and data are passed together", hint="pass x and y, or data")
