@@ -64,6 +64,23 @@ def test_a_template_writes_what_its_readme_needs(name, run):
             assert path.name in readme
 
 
+def test_an_empty_working_directory_stays_the_same_one(run):
+    home = Path.cwd()
+    (home / "empty").mkdir()
+    os.chdir("empty")
+    code, out, err = run("new", "classifier", ".")
+    assert (code, err) == (0, "")
+    assert "cd " not in out
+    assert sorted(os.listdir()) == ["README.md", "classifier.toml", "fruit.csv", "new.csv"]
+    assert os.stat(".").st_ino == (home / "empty").stat().st_ino
+
+
+def test_the_first_commands_can_be_pasted(run):
+    code, out, _ = run("new", "classifier", "new pröject/a b")
+    assert code == 0
+    assert "cd 'new pröject/a b'" in out
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_size_and_device_are_written_where_the_template_has_them(name, run):
     assert run("new", name, "as-it-is")[0] == 0
