@@ -57,7 +57,7 @@ def run(
     """Run a stream of rows through a network, row by row or tick by tick, and write its outputs.
 
     An ONNX file takes calls instead of rows: a .npz file with an array for each input, or a JSON object of them in each
-    line. Ctrl-C ends the stream after the current rows, and its state is written to --state.
+    line. With one input, all rows of a .csv, .parquet or .npy file are one call. Ctrl-C ends the stream after the current rows, and its state is written to --state.
     docs/clocked.md has more.
 
     Parameters
@@ -102,7 +102,7 @@ def run(
     if record is not None:
         check_recording(record)
     if model.endswith(".onnx"):
-        return _run_onnx(model, rows, out, device, {"--ticks": ticks, "--state": state, "--record": record})
+        return _run_onnx(model, rows, out, device, header, {"--ticks": ticks, "--state": state, "--record": record})
     with console.progress(f"reading {model}…"):
         loaded = open_model(model, source.dtype, offline=source.offline, strict=source.strict, guess=source.guessed())
     machine = machine_of(loaded, clocked)
@@ -157,7 +157,14 @@ def run(
     return exits.INTERRUPTED if stopping.requested else exits.OK
 
 
-def _run_onnx(model: str, rows: str | None, out: Path | None, device: str, refused: dict[str, object]) -> int:
+def _run_onnx(
+    model: str,
+    rows: str | None,
+    out: Path | None,
+    device: str,
+    header: bool | None,
+    refused: dict[str, object],
+) -> int:
     from volumetric.cli.onnx_files import onnx_path, run_onnx
 
     flag = next((flag for flag, value in refused.items() if value is not None), None)
@@ -166,7 +173,7 @@ def _run_onnx(model: str, rows: str | None, out: Path | None, device: str, refus
             f"{flag} does not apply to ONNX files", hint="volumetric convert MODEL.onnx DIRECTORY makes it a network"
         )
     path = onnx_path(model)
-    return exits.OK if path is None else run_onnx(path, rows, out, device)
+    return exits.OK if path is None else run_onnx(path, rows, out, device, header)
 
 
 def _check(
