@@ -81,6 +81,14 @@ def test_the_first_commands_can_be_pasted(run):
     assert "cd 'new pröject/a b'" in out
 
 
+def test_a_table_with_semicolons_and_decimal_commas_becomes_a_project(run):
+    rows = "".join(f"{i},5;{-i},25;{('oak', 'elm')[i % 2]}\n" for i in range(20))
+    Path("trees.csv").write_text("a;b;kind\n" + rows, "utf-8")
+    code, _, err = run("new", "classifier", "trees", "--data", "trees.csv")
+    assert (code, err) == (0, "")
+    assert Path("trees/new.csv").read_text("utf-8").startswith("a;b\n0,5;0,25\n1,5;-1,25\n")
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_size_and_device_are_written_where_the_template_has_them(name, run):
     assert run("new", name, "as-it-is")[0] == 0

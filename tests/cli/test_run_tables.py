@@ -126,3 +126,18 @@ def test_tables_that_do_not_fit(run, tmp_path, text, message):
     code, out, err = run("run", str(tmp_path / "m"), "--in", str(tmp_path / "t.csv"), *ON_REFERENCE)
     assert code in (1, 2)
     assert (out, message in err) == ("", True)
+
+
+def test_an_array_of_streams_is_run_as_streams(run):
+    Path("points.csv").write_text("x,y,kind\n" + "".join(f"{i},{-i},{'ab'[i % 2]}\n" for i in range(20)))
+    Path("points.toml").write_text('[data]\ncsv = "points.csv"\nclasses = true\n[train]\nepochs = 1\n')
+    assert run("train", "points.toml", "--set", 'device="reference"')[0] == 0
+    x = np.random.default_rng(0).normal(size=(2, 3, 2)).astype(np.float32)
+    np.save("streams.npy", x)
+    np.save("rows.npy", x.reshape(6, 2))
+    outputs = []
+    for name in ("streams", "rows"):
+        code, _, err = run("run", "points/model", "--in", f"{name}.npy", "-o", f"{name}.npz", "--device", "reference")
+        assert code == 0, err
+        outputs.append(np.load(f"{name}.npz")["output"])
+    np.testing.assert_allclose(outputs[0].reshape(6, 2), outputs[1].reshape(6, 2), rtol=1e-6)

@@ -92,7 +92,8 @@ def file_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: bo
         return npz_arrays(path, loaded.network, afresh)
     if path.suffix == ".npy":
         x = _as_learned(read_npy(path), _single_port(path, loaded).shape)
-        return _marked({INPUT: x}, len(x), loaded.network) if afresh and x.ndim else {INPUT: x}
+        single = x.ndim == 1 + len(_single_port(path, loaded).shape)
+        return _marked({INPUT: x}, len(x), loaded.network) if afresh and single else {INPUT: x}
     return media_arrays(path, loaded, afresh)
 
 
