@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.cli.rows import NETWORK, ON_REFERENCE, PARAMS
 from volumetric import Coord, Grid, Network
+from volumetric.builders import sequential
 from volumetric.layers import Dense
 from volumetric.loaders import save_native
 from volumetric.network import initialise
@@ -141,3 +143,39 @@ def test_an_array_of_streams_is_run_as_streams(run):
         assert code == 0, err
         outputs.append(np.load(f"{name}.npz")["output"])
     np.testing.assert_allclose(outputs[0].reshape(6, 2), outputs[1].reshape(6, 2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("text", ["0.5,-0.25\n2,1\n", "v,u\n0.5,-0.25\n2,1\n", "v;u\r\n0,5;-0,25\r\n2;1"])
+def test_a_table_on_stdin_runs_like_a_file(run, text, monkeypatch):
+    network = sequential(2, 1)
+    save_native("net", network, initialise(network, seed=0))
+    code, expected, _ = fed(run, monkeypatch, b"[0.5, -0.25]\n[2, 1]\n")
+    assert code == 0
+    assert len(expected.splitlines()) == 2
+    code, out, err = fed(run, monkeypatch, text.encode())
+    assert (code, out) == (0, expected), err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"u,v\n1,oak\n", "stdin: line 2, column 'v': 'oak' is not a number"),
+        (b"u,v,w\n1,2,3\n", "stdin has 3 columns, the network reads 2 numbers"),
+        (b"u,v\n1,\xff\n", "stdin is no CSV table"),
+        (b"oak\n", "stdin, line 1 is not JSON"),
+        (b"[1, 2\n", "stdin, line 1 is not JSON"),
+        (b"\x93NUMPY\x01\x00", "save it to a file: --in FILE.npy"),
+    ],
+)
+def test_other_text_on_stdin_is_refused(run, text, message, monkeypatch):
+    network = sequential(2, 1)
+    save_native("net", network, initialise(network, seed=0))
+    code, out, err = fed(run, monkeypatch, text)
+    assert code in (1, 2)
+    assert not out
+    assert message in err
+
+
+def fed(run, monkeypatch, text):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    return run("run", "net", "--device", "reference")

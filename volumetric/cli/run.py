@@ -67,8 +67,8 @@ def run(
     rows : str
         A .npz file with arrays [B, T, …] or [T, …] by input, or by the ports of a program or fabric; a .jsonl file with
         a row per line, a list or an object by input or port, in which "reset": true restarts the stream; a .csv,
-        .parquet or .npy file; an image, a WAV file or a folder of them (docs/data.md); or - for JSON lines on stdin,
-        which are processed as they arrive. Default: stdin, or no rows with --ticks.
+        .parquet or .npy file; an image, a WAV file or a folder of them (docs/data.md); or - for stdin: JSON lines,
+        which are processed as they arrive, or a CSV table. Default: stdin, or no rows with --ticks.
         Files of volumetric train work, too: of a .npz file the inputs are read, of a .csv file the columns that the
         model was trained on, by name.
     ticks : int
@@ -186,14 +186,14 @@ def _check(
     if rows is not None and rows != "-" and Path(rows).suffix.lower() not in _ROWS and not Path(rows).is_dir():
         raise UsageError(
             f"--in must end in one of {', '.join(_ROWS)}, or be a folder, got {rows}",
-            hint="--in - reads JSON lines from stdin",
+            hint="--in - reads JSON lines or CSV from stdin",
         )
-    if header is not None and Path(rows or "").suffix != ".csv":
+    if header is not None and rows not in (None, "-") and Path(rows).suffix != ".csv":
         raise UsageError("--header applies only to .csv files", hint="leave it out, or add --in FILE.csv")
     if out is not None and out.suffix != ".npz":
         raise UsageError(f"--out must end in .npz, got {out}", hint="without --out, JSON lines go to stdout")
     if rows in (None, "-") and (rows or ticks is None) and sys.stdin.isatty():
-        raise UsageError("no rows", hint="pass --in FILE, JSON lines on stdin, or only --ticks")
+        raise UsageError("no rows", hint="pass --in FILE, JSON lines or CSV on stdin, or only --ticks")
 
 
 def machine_of(loaded: LoadedModel, clocked: bool | None) -> Network | Clocked:
@@ -236,8 +236,10 @@ def rows_of(
     if rows not in (None, "-"):
         handle = opened.enter_context(open_regular(rows))
         return line_chunks(handle.read, rows, network, streams, stopping.waiting), streams
+    from volumetric.cli.run_stdin import stdin_chunks
+
     stdin: Any = sys.stdin.buffer
-    return line_chunks(stdin.read1, "stdin", network, streams, stopping.waiting), streams
+    return stdin_chunks(stdin.read1, loaded, streams, stopping.waiting, header=header, afresh=afresh), streams
 
 
 def _restore(stream: RowStream | ClockedStream, path: Path) -> None:

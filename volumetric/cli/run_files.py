@@ -136,12 +136,14 @@ def _single_port(path: Path, loaded: LoadedModel) -> Port:
     return port
 
 
-def table_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: bool) -> dict[str, Array]:
+def table_arrays(
+    path: Path, loaded: LoadedModel, header: bool | None, afresh: bool, text: str | None = None
+) -> dict[str, Array]:
     """Read the rows of a CSV or Parquet file: the columns that the model was trained on, by name, else all columns.
 
     Parameters
     ----------
-    header : see `read_csv`
+    header, text : see `read_csv`
     afresh : reset the stream at each row if the model was trained on a table, whose rows are independent
 
     Raises
@@ -151,7 +153,7 @@ def table_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: b
     UsageError : the network does not have a single input with as many numbers
     """
     port = _single_port(path, loaded)
-    table = read_csv(path, header) if path.suffix == ".csv" else read_parquet(path)
+    table = read_parquet(path) if path.suffix == ".parquet" else read_csv(path, header, text)
     size = prod(port.shape)
     if not loaded.features and len(table.columns) != size:
         raise UsageError(

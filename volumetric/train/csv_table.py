@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import logging
 import math
 import re
@@ -120,7 +121,7 @@ class CsvTable(SampleTable):
         )
 
 
-def read_csv(path: Path, header: bool | None = None) -> CsvTable:
+def read_csv(path: Path, header: bool | None = None, text: str | None = None) -> CsvTable:
     """Read a CSV file.
 
     Values are separated by commas; by semicolons or tabs if the first line has no comma outside quotes. A comma between
@@ -130,6 +131,7 @@ def read_csv(path: Path, header: bool | None = None) -> CsvTable:
     ----------
     header : whether the first line has the names of the columns. None: it has, unless it has a number in every column
         with numbers below; a missing header is logged as a warning
+    text : content of the table, which `path` then only names; None: that of the file
 
     Raises
     ------
@@ -137,7 +139,7 @@ def read_csv(path: Path, header: bool | None = None) -> CsvTable:
     SpecError : the first line is 0, 1, 2, … and `header` is None
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") if text is None else io.StringIO(text, newline="") as file:
             first = file.readline()
             separator = _separator(first)
             reader = csv.reader(chain([first], file), delimiter=separator)
