@@ -71,8 +71,8 @@ def test_an_empty_working_directory_stays_the_same_one(run):
     code, out, err = run("new", "classifier", ".")
     assert (code, err) == (0, "")
     assert "cd " not in out
-    assert sorted(os.listdir()) == ["README.md", "classifier.toml", "fruit.csv", "new.csv"]
-    assert os.stat(".").st_ino == (home / "empty").stat().st_ino
+    assert sorted(path.name for path in Path().iterdir()) == ["README.md", "classifier.toml", "fruit.csv", "new.csv"]
+    assert Path().stat().st_ino == (home / "empty").stat().st_ino
 
 
 def test_the_first_commands_can_be_pasted(run):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -179,3 +180,20 @@ def test_other_text_on_stdin_is_refused(run, text, message, monkeypatch):
 def fed(run, monkeypatch, text):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
     return run("run", "net", "--device", "reference")
+
+
+def test_a_folder_gives_the_file_of_each_line(run):
+    network = sequential(8, 2)
+    save_native("net", network, initialise(network, seed=0))
+    Path("sounds/deep").mkdir(parents=True)
+    for name in ("b", "a", "deep/c"):
+        with wave.open(f"sounds/{name}.wav", "wb") as file:
+            file.setparams((1, 2, 4000, 0, "NONE", ""))
+            file.writeframes(np.arange(8, dtype="<i2").tobytes())
+    code, out, err = run("run", "net", "--in", "sounds", "--device", "reference")
+    assert code == 0, err
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [Path(line["file"]) for line in lines] == [Path("sounds", f"{name}.wav") for name in ("a", "b", "deep/c")]
+    assert all(len(line["output"]) == 2 for line in lines)
+    code, out, _ = run("run", "net", "--in", "sounds/a.wav", "--device", "reference")
+    assert json.loads(out) == lines[0]["output"]

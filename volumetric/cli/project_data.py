@@ -89,7 +89,9 @@ def read_table(path: Path) -> Table:
             hint=f"a table needs a column for the answer, one or more with numbers, and at least {_LEAST} rows; "
             "values are separated by commas",
         )
-    texts = [name for place, name in enumerate(cells.columns) if any(cells.number(row[place]) is None for row in cells.rows)]
+    texts = [
+        name for place, name in enumerate(cells.columns) if any(cells.number(row[place]) is None for row in cells.rows)
+    ]
     return Table(cells, tuple(texts))
 
 

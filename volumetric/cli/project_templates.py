@@ -238,7 +238,7 @@ def _move_all(source: Path, target: Path) -> None:
     moved: list[Path] = []
     try:
         for file in sorted(source.iterdir()):
-            moved.append(file.rename(target / file.name))
+            moved.append(file.rename(target / file.name))  # noqa: PERF401  (those before a failure are needed)
     except BaseException:
         for file in moved:
             file.unlink(missing_ok=True)

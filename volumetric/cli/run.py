@@ -57,8 +57,8 @@ def run(
     """Run a stream of rows through a network, row by row or tick by tick, and write its outputs.
 
     An ONNX file takes calls instead of rows: a .npz file with an array for each input, or a JSON object of them in each
-    line. With one input, all rows of a .csv, .parquet or .npy file are one call. Ctrl-C ends the stream after the current rows, and its state is written to --state.
-    docs/clocked.md has more.
+    line. With one input, all rows of a .csv, .parquet or .npy file are one call.
+    Ctrl-C ends the stream after the current rows, and its state is written to --state. docs/clocked.md has more.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def run(
     out : path
         A .npz file to write, with an array [B, ticks, …] for each output, or for each port if rows are given by port.
         Default: JSON lines on stdout, each the output, an object of several outputs, or for a model with classes an
-        object with the most likely class and the output.
+        object with the most likely class and the output; for a folder, with the file.
     record : path
         File for the activity of every layer of the first stream after each tick or row: an animation, .html or .gif, or
         a recording, .scope (see volumetric scope).
@@ -129,7 +129,7 @@ def run(
             _restore(stream, state)
         recorder = None if record is None else Recorder(stream, most=MOST)
         runner = recorder or stream
-        sink: Sink = LineSink(class_names(loaded))
+        sink: Sink = LineSink(class_names(loaded), _files(rows))
         if out is not None:
             sink = opened.enter_context(ArraySink(out, loaded.network, streams))
         rows_read = 0
@@ -240,6 +240,15 @@ def rows_of(
 
     stdin: Any = sys.stdin.buffer
     return stdin_chunks(stdin.read1, loaded, streams, stopping.waiting, header=header, afresh=afresh), streams
+
+
+def _files(rows: str | None) -> list[str]:
+    """Return the files of a folder of images or sounds, one for each row; nothing if the rows are others."""
+    if rows is None or not Path(rows).is_dir():
+        return []
+    from volumetric.cli.run_files import media_files
+
+    return [str(file) for file in media_files(Path(rows))]
 
 
 def _restore(stream: RowStream | ClockedStream, path: Path) -> None:

@@ -106,13 +106,16 @@ def media_arrays(path: Path, loaded: LoadedModel, afresh: bool) -> dict[str, Arr
     VolumetricError : see `read_image` and `read_wav`
     """
     shape = _single_port(path, loaded).shape
-    files = [path]
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in MEDIA and file.is_file())
+    files = media_files(path) if path.is_dir() else [path]
     if not files:
         raise UsageError(f"{path} has no images or WAV files", hint=f"they end in {', '.join(MEDIA)}")
     x = np.stack([_sound(file, shape) if file.suffix.lower() == ".wav" else _image(file, shape) for file in files])
     return _marked({INPUT: x}, len(x), loaded.network) if afresh else {INPUT: x}
+
+
+def media_files(folder: Path) -> list[Path]:
+    """Return the images and WAV files of a folder and its folders, in the order in which they are run."""
+    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in MEDIA and file.is_file())
 
 
 def _image(path: Path, shape: tuple[int, ...]) -> Array:

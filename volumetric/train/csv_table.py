@@ -173,7 +173,8 @@ def read_csv(path: Path, header: bool | None = None, text: str | None = None) ->
         columns, rows, lines = tuple(rows[0]) if rows else (), rows[1:], lines[1:]
         if rows and not columns[0].strip() and len(columns) > 1:
             logger.warning(
-                "%s: the first column has no name, as the index that pandas writes; remove it unless it is an input", path
+                "%s: the first column has no name, as the index that pandas writes; remove it unless it is an input",
+                path,
             )
         twice = next((name for name in columns if columns.count(name) > 1), None)
         if twice is not None:

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.hints import suggestion
 from volumetric.train.problems import Problem
-
 
 _MOST_MEASURED: Final = 20
 """Most different numbers with decimals that may be names of classes."""
