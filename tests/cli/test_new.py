@@ -195,7 +195,7 @@ def test_a_table_of_the_user_is_looked_at(header, answer, options, data, run, mo
     ("text", "options", "message"),
     [
         ("a,b\n1,x\n", [], "2 columns and 1 rows"),
-        ("a;b\n" + "1;2\n" * 20, [], "1 columns and 20 rows"),
+        ("a b\n" + "1 2\n" * 20, [], "1 columns and 20 rows"),
         ("town,a,kind\n" + "Rome,1,x\nOslo,2,y\n" * 10, [], "the column 'town' holds 'Rome'"),
         ("a,kind\n" + "1,x\n" * 20, [], "holds 'x' in all rows"),
         ("a,kind\n" + "1,x\n2,y\n" * 10, ["--target", "kin"], "has no column 'kin'"),

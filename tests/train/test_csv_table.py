@@ -81,7 +81,7 @@ def test_another_file_of_samples_is_read_by_the_names_of_the_columns(tmp_path):
     [
         ("", SpecError, "no samples; its columns are none", ""),
         ("x,y\n", SpecError, "no samples; its columns are x, y", ""),
-        ("x y\n1 2\n", SpecError, "no columns other than the targets", ""),
+        ("x y\n1 2\n", SpecError, "no columns other than the targets", "commas, semicolons or tabs"),
         ("x;y\n1;2\n3;1.234,5\n", CheckpointError, "line 3, column 'y': '1.234,5' is not a number", ""),
         ("x;y\n1;2\n3;4;5\n", CheckpointError, "line 3 has 3 values, but the first line has 2", '"a; b"'),
         ("x,x\n1,2\n", SpecError, "two columns 'x'", "unique name"),

@@ -87,7 +87,7 @@ def read_table(path: Path) -> Table:
         raise UsageError(
             f"{path} has {len(cells.columns)} columns and {len(cells.rows)} rows of values: too few to learn from",
             hint=f"a table needs a column for the answer, one or more with numbers, and at least {_LEAST} rows; "
-            "values are separated by commas",
+            "values are separated by commas, semicolons or tabs",
         )
     texts = [
         name for place, name in enumerate(cells.columns) if any(cells.number(row[place]) is None for row in cells.rows)

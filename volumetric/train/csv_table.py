@@ -102,8 +102,8 @@ class CsvTable(SampleTable):
         """Return what to do about a cell that is no number."""
         if not cell.strip():
             return "fill in the cell, or remove the line"
-        if _number(cell.replace(",", ".")) is not None:
-            return "write decimals with a point, as 1.5"
+        if _number(cell.replace(",", "").replace(".", "")) is not None:
+            return "write decimals with a point and no marks of thousands, as 1234.5"
         if len(positions) == 1 and len(self.columns) > 1:
             return "set classes = true for classes by name"
         return (
@@ -111,6 +111,8 @@ class CsvTable(SampleTable):
         )
 
     def hint(self, missing: str) -> str:
+        if len(self.columns) == 1 and len(self.columns[0].split()) > 1:
+            return "separate values by commas, semicolons or tabs"
         if not self.rows:
             return "write a line for each sample, below the line with the names of the columns"
         near = suggestion(missing, self.columns, "") if self.header and missing else ""
@@ -149,8 +151,10 @@ def read_csv(path: Path, header: bool | None = None, text: str | None = None) ->
             f"cannot read {show_path(path)}: {error.strerror or error}", hint=path_hint(path)
         ) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"PK"
+        packed = False
+        if text is None:
+            with path.open("rb") as file:
+                packed = file.read(2) == b"PK"
         hint = f'set npz = "{path.name}" for arrays; a spreadsheet is saved as CSV first' if packed else None
         raise CheckpointError(f"{path} is not a CSV file: {error}", hint=hint or "save it as UTF-8 text") from None
     lines, rows = [line for line, _ in numbered], [row for _, row in numbered]
@@ -171,7 +175,7 @@ def read_csv(path: Path, header: bool | None = None, text: str | None = None) ->
         )
     if named:
         columns, rows, lines = tuple(rows[0]) if rows else (), rows[1:], lines[1:]
-        if rows and not columns[0].strip() and len(columns) > 1:
+        if rows and len(columns) > 1 and not columns[0].strip():
             logger.warning(
                 "%s: the first column has no name, as the index that pandas writes; remove it unless it is an input",
                 path,
