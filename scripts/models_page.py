@@ -275,12 +275,12 @@ FORMAT_TEXT = {
         "directory",
         "network.json and weights.safetensors: any network, all numeric types and block formats; heads of encoders",
     ),
-    "onnx": ("no", "one file for onnxruntime and others ([onnx.md](onnx.md))"),
+    "onnx": ("`.onnx` ([onnx_read.md](onnx_read.md))", "one file for onnxruntime and others ([onnx.md](onnx.md))"),
     "loom": ("`.json`", "JSON of the Go engine ([loom.md](loom.md))"),
     "safetensors": ("`.safetensors`", "the weights alone ([data.md](data.md#weights-into-a-network-that-you-have))"),
     "npz": ("`.npz`", "the same for NumPy"),
-    "python": ("`.py`", "a small network as source code ([export_code.md](export_code.md))"),
-    "c": ("`.c`", "the same in C"),
+    "python": ("no", "a small network as source code ([export_code.md](export_code.md))"),
+    "c": ("no", "the same in C"),
 }
 
 

@@ -56,6 +56,14 @@ def test_inspect_shows_the_numeric_types_after_conversion(run):
     assert "bits_per_weight: 5." in out
 
 
+def test_inspect_says_what_a_genome_is(run, tmp_path):
+    (tmp_path / "champion.json").write_text('{"format": "volumetric.genome", "version": 1}')
+    code, out, err = run("inspect", str(tmp_path / "champion.json"))
+    assert (code, out) == (1, "")
+    assert "is a genome of evolve, not a network" in err
+    assert "`champion`" in err
+
+
 def test_devices_lists_and_explains(run):
     code, out, _ = run("devices")
     assert code == 0

@@ -64,6 +64,31 @@ def test_a_template_writes_what_its_readme_needs(name, run):
             assert path.name in readme
 
 
+def test_an_empty_working_directory_stays_the_same_one(run):
+    home = Path.cwd()
+    (home / "empty").mkdir()
+    os.chdir("empty")
+    code, out, err = run("new", "classifier", ".")
+    assert (code, err) == (0, "")
+    assert "cd " not in out
+    assert sorted(path.name for path in Path().iterdir()) == ["README.md", "classifier.toml", "fruit.csv", "new.csv"]
+    assert Path().stat().st_ino == (home / "empty").stat().st_ino
+
+
+def test_the_first_commands_can_be_pasted(run):
+    code, out, _ = run("new", "classifier", "new pröject/a b")
+    assert code == 0
+    assert "cd 'new pröject/a b'" in out
+
+
+def test_a_table_with_semicolons_and_decimal_commas_becomes_a_project(run):
+    rows = "".join(f"{i},5;{-i},25;{('oak', 'elm')[i % 2]}\n" for i in range(20))
+    Path("trees.csv").write_text("a;b;kind\n" + rows, "utf-8")
+    code, _, err = run("new", "classifier", "trees", "--data", "trees.csv")
+    assert (code, err) == (0, "")
+    assert Path("trees/new.csv").read_text("utf-8").startswith("a;b\n0,5;0,25\n1,5;-1,25\n")
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_size_and_device_are_written_where_the_template_has_them(name, run):
     assert run("new", name, "as-it-is")[0] == 0
@@ -170,7 +195,7 @@ def test_a_table_of_the_user_is_looked_at(header, answer, options, data, run, mo
     ("text", "options", "message"),
     [
         ("a,b\n1,x\n", [], "2 columns and 1 rows"),
-        ("a;b\n" + "1;2\n" * 20, [], "1 columns and 20 rows"),
+        ("a b\n" + "1 2\n" * 20, [], "1 columns and 20 rows"),
         ("town,a,kind\n" + "Rome,1,x\nOslo,2,y\n" * 10, [], "the column 'town' holds 'Rome'"),
         ("a,kind\n" + "1,x\n" * 20, [], "holds 'x' in all rows"),
         ("a,kind\n" + "1,x\n2,y\n" * 10, ["--target", "kin"], "has no column 'kin'"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from tests.cli.rows import NETWORK, ON_REFERENCE, PARAMS
 from volumetric import Coord, Grid, Network
+from volumetric.builders import sequential
 from volumetric.layers import Dense
 from volumetric.loaders import save_native
 from volumetric.network import initialise
@@ -126,3 +129,71 @@ def test_tables_that_do_not_fit(run, tmp_path, text, message):
     code, out, err = run("run", str(tmp_path / "m"), "--in", str(tmp_path / "t.csv"), *ON_REFERENCE)
     assert code in (1, 2)
     assert (out, message in err) == ("", True)
+
+
+def test_an_array_of_streams_is_run_as_streams(run):
+    Path("points.csv").write_text("x,y,kind\n" + "".join(f"{i},{-i},{'ab'[i % 2]}\n" for i in range(20)))
+    Path("points.toml").write_text('[data]\ncsv = "points.csv"\nclasses = true\n[train]\nepochs = 1\n')
+    assert run("train", "points.toml", "--set", 'device="reference"')[0] == 0
+    x = np.random.default_rng(0).normal(size=(2, 3, 2)).astype(np.float32)
+    np.save("streams.npy", x)
+    np.save("rows.npy", x.reshape(6, 2))
+    outputs = []
+    for name in ("streams", "rows"):
+        code, _, err = run("run", "points/model", "--in", f"{name}.npy", "-o", f"{name}.npz", "--device", "reference")
+        assert code == 0, err
+        outputs.append(np.load(f"{name}.npz")["output"])
+    np.testing.assert_allclose(outputs[0].reshape(6, 2), outputs[1].reshape(6, 2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("text", ["0.5,-0.25\n2,1\n", "v,u\n0.5,-0.25\n2,1\n", "v;u\r\n0,5;-0,25\r\n2;1"])
+def test_a_table_on_stdin_runs_like_a_file(run, text, monkeypatch):
+    network = sequential(2, 1)
+    save_native("net", network, initialise(network, seed=0))
+    code, expected, _ = fed(run, monkeypatch, b"[0.5, -0.25]\n[2, 1]\n")
+    assert code == 0
+    assert len(expected.splitlines()) == 2
+    code, out, err = fed(run, monkeypatch, text.encode())
+    assert (code, out) == (0, expected), err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"u,v\n1,oak\n", "stdin: line 2, column 'v': 'oak' is not a number"),
+        (b"u,v,w\n1,2,3\n", "stdin has 3 columns, the network reads 2 numbers"),
+        (b"u,v\n1,\xff\n", "stdin is no CSV table"),
+        (b"oak\n", "stdin, line 1 is not JSON"),
+        (b"[1, 2\n", "stdin, line 1 is not JSON"),
+        (b"\x93NUMPY\x01\x00", "save it to a file: --in FILE.npy"),
+    ],
+)
+def test_other_text_on_stdin_is_refused(run, text, message, monkeypatch):
+    network = sequential(2, 1)
+    save_native("net", network, initialise(network, seed=0))
+    code, out, err = fed(run, monkeypatch, text)
+    assert code in (1, 2)
+    assert not out
+    assert message in err
+
+
+def fed(run, monkeypatch, text):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    return run("run", "net", "--device", "reference")
+
+
+def test_a_folder_gives_the_file_of_each_line(run):
+    network = sequential(8, 2)
+    save_native("net", network, initialise(network, seed=0))
+    Path("sounds/deep").mkdir(parents=True)
+    for name in ("b", "a", "deep/c"):
+        with wave.open(f"sounds/{name}.wav", "wb") as file:
+            file.setparams((1, 2, 4000, 0, "NONE", ""))
+            file.writeframes(np.arange(8, dtype="<i2").tobytes())
+    code, out, err = run("run", "net", "--in", "sounds", "--device", "reference")
+    assert code == 0, err
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [Path(line["file"]) for line in lines] == [Path("sounds", f"{name}.wav") for name in ("a", "b", "deep/c")]
+    assert all(len(line["output"]) == 2 for line in lines)
+    code, out, _ = run("run", "net", "--in", "sounds/a.wav", "--device", "reference")
+    assert json.loads(out) == lines[0]["output"]

@@ -42,7 +42,9 @@ def run(capsys, tmp_path):
 def test_an_empty_file_trains_and_saves_a_model_and_a_history(run, tmp_path):
     code, told, err = run("")
     assert (code, told["reason"], told["updates"]) == (0, "epochs", 1)
-    assert err.startswith("epoch 0: loss ")
+    warning, *progress = err.splitlines()
+    assert "names no samples, so the problem xor is learned" in warning
+    assert progress[0].startswith("epoch 0: loss ")
     assert open_model(told["model"]).network.input_shape == (2,)
     lines = [json.loads(line) for line in (tmp_path / "job" / "history.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines] == ["step", "epoch", "stop"]

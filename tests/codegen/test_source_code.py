@@ -160,7 +160,7 @@ def test_wrong_rows_are_named(tmp_path: Path) -> None:
     save_python(path, NETWORKS["perceptron"], initialise(NETWORKS["perceptron"]))
     done = subprocess.run([sys.executable, str(path)], input="1 2\n", capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.strip() == "expected 3 numbers a line, got 2"
+    assert done.stderr.strip() == "line 1: expected 3 numbers, got 2"
 
 
 @pytest.mark.parametrize(
@@ -245,3 +245,31 @@ def test_named_inputs_and_outputs(ending: str, tmp_path: Path, rng: np.random.Ge
     order = [*lower(network).outputs]
     assert [*lower(network).inputs] == ["input", "double"]
     np.testing.assert_allclose(got, np.concatenate([expected[name] for name in order], -1), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("suffix", [".py", ".c"])
+@pytest.mark.parametrize(
+    ("text", "printed", "wrong"),
+    [
+        ("1,2\r\n\n 3\t4 \n\n5 6", 3, ""),
+        ("1 2\n3\n4\n", 1, "line 2: expected 2 numbers, got 1"),
+        ("1 2\n1 2 3\n", 1, "line 2: expected 2 numbers, got 3"),
+        ("a b\n1 2\n", 0, "line 1: "),
+        ("1 2\n3 4x\n", 1, "line 2: "),
+    ],
+)
+def test_a_row_is_a_line(tmp_path: Path, suffix: str, text: str, printed: int, wrong: str) -> None:
+    if suffix == ".c" and CC is None:
+        pytest.skip("no C compiler")
+    path = tmp_path / f"net{suffix}"
+    network = sequential(2, 1, hidden=(2,))
+    (save_python if suffix == ".py" else save_c)(path, network, initialise(network, seed=1))
+    command = [sys.executable, "-I", str(path)]
+    if suffix == ".c":
+        subprocess.run([str(CC), str(path), "-o", str(path.with_suffix("")), "-lm"], check=True, capture_output=True)
+        command = [str(path.with_suffix(""))]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (not wrong)
+    assert len(done.stdout.splitlines()) == printed
+    assert wrong in done.stderr
+    assert "Traceback" not in done.stderr

@@ -81,7 +81,9 @@ def test_another_file_of_samples_is_read_by_the_names_of_the_columns(tmp_path):
     [
         ("", SpecError, "no samples; its columns are none", ""),
         ("x,y\n", SpecError, "no samples; its columns are x, y", ""),
-        ("x;y\n1;2\n", SpecError, "no columns other than the targets", "separate values by commas"),
+        ("x y\n1 2\n", SpecError, "no columns other than the targets", "commas, semicolons or tabs"),
+        ("x;y\n1;2\n3;1.234,5\n", CheckpointError, "line 3, column 'y': '1.234,5' is not a number", ""),
+        ("x;y\n1;2\n3;4;5\n", CheckpointError, "line 3 has 3 values, but the first line has 2", '"a; b"'),
         ("x,x\n1,2\n", SpecError, "two columns 'x'", "unique name"),
         ("x,y\n\n1,2\n3,oak\n", CheckpointError, "line 4, column 'y': 'oak' is not a number", "classes = true"),
         ("x,y\n1,2\n,4\n", CheckpointError, "line 3, column 'x': the cell is empty", ""),
@@ -93,3 +95,47 @@ def test_tables_that_cannot_be_learned(tmp_path, text, error, message, hint):
     with pytest.raises(error, match=message) as refused:
         samples(tmp_path, text)
     assert hint in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x;y\n1;2.5\n3;4\n",
+        "x;y\r\n1;2,5\r\n3;4,0\r\n",
+        "\ufeffx;y\n1;2,5\n3;4\n",
+        "x\ty\n1\t2.5\n3\t4\n",
+        '"x";"y"\n"1";"2,5"\n3;4\n',
+        'x,y\n1,"2.5"\n3,4\n',
+    ],
+)
+def test_values_are_separated_as_the_first_line_shows(tmp_path, text):
+    problem = samples(tmp_path, text).problem
+    np.testing.assert_array_equal(problem.inputs, [[1], [3]])
+    np.testing.assert_array_equal(problem.targets, [[2.5], [4]])
+    assert problem.features == ("x",)
+
+
+def test_a_comma_in_quotes_of_the_first_line_separates_nothing(tmp_path):
+    assert samples(tmp_path, '"x, in m";y\n1;2\n').problem.features == ("x, in m",)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("x,y\n1,oak\n2,\n", CheckpointError, "line 3, column 'y': the class is missing"),
+        ("x,y\n1,oak\n2,  \n", CheckpointError, "line 3, column 'y': the class is missing"),
+        (
+            "x,y\n" + "".join(f"1,{i}.25\n" for i in range(30)),
+            SpecError,
+            "column 'y' has 30 different numbers with decimals",
+        ),
+    ],
+)
+def test_columns_that_hold_no_classes(tmp_path, text, error, message):
+    with pytest.raises(error, match=message):
+        samples(tmp_path, text, classes=True)
+
+
+def test_a_column_without_a_name_is_warned_of(tmp_path, caplog):
+    samples(tmp_path, ",x,y\n0,1,2\n1,3,4\n")
+    assert "the first column has no name, as the index that pandas writes" in caplog.text

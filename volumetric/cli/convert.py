@@ -15,7 +15,7 @@ from volumetric.base.errors import CheckpointError
 from volumetric.base.progress import byte_size
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
-from volumetric.cli.options import Adapters, OutputOptions, check_dtype
+from volumetric.cli.options import Adapters, OutputOptions, check_dtype, guess_of
 from volumetric.cli.overwriting import Overwrite, check_new
 from volumetric.cli.perplexity import WINDOW
 from volumetric.dtypes import Scheme
@@ -46,6 +46,8 @@ def convert(
     rows: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
     overwrite: Overwrite = False,
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    guess: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    assume: Annotated[list[str] | None, Parameter(negative="", show_default=False, consume_multiple=False)] = None,
     output: OutputOptions = OutputOptions(),
 ) -> int:
     """Convert a model to another numeric type or file format.
@@ -85,6 +87,10 @@ def convert(
         Replace an existing TARGET.
     offline : bool
         Use local files only.
+    guess : bool
+        Detect the model of weights without a configuration from their names and shapes.
+    assume : list
+        A fact that names and shapes do not determine, as NAME=VALUE; may be repeated. Implies --guess.
     """
     output.apply()
     check_dtype(dtype)
@@ -105,6 +111,7 @@ def convert(
         if count is not None:
             console.write(f"{target}: {count} tensors, {byte_size(target.stat().st_size)}\n")
             return exits.OK
+    guessed = guess_of(guess, assume or ())
     named = _types_by_pattern(tensor_type or [])
     text, held_out = (None, "") if calibrate is None else _split(calibrate.read_text(encoding="utf-8"))
     with console.progress(f"converting {source}…"):
@@ -121,6 +128,7 @@ def convert(
             allow_differences=allow_differences,
             rows=rows,
             offline=offline,
+            guess=guessed,
         )
     files = [target] if target.is_file() else [path for path in target.rglob("*") if path.is_file()]
     written = byte_size(sum(path.stat().st_size for path in files))
@@ -136,7 +144,12 @@ def convert(
         console.table(("tensor", "shape", "type", "damage, nats"), table, right=("damage, nats",))
         console.write(f"{footprint(model.params).bits_per_weight:.2f} bits a weight\n")
     if held_out:
-        report(lambda scheme: open_merged(source, lora or (), scheme, offline=offline), model, dtype, held_out)
+        report(
+            lambda scheme: open_merged(source, lora or (), scheme, offline=offline, guess=guessed),
+            model,
+            dtype,
+            held_out,
+        )
     return exits.OK
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -107,4 +108,5 @@ def _create(answers: Answers) -> None:
         files = with_device(template, files, answers.device)
     write_project(directory, files)
     console.write(f"{directory}: {', '.join(files)}\n")
-    console.write(f"README.md has all commands; the first ones:\n  cd {directory}\n  {template.begin}\n")
+    go = f"  cd {shlex.quote(str(directory))}\n" if directory.resolve() != Path.cwd() else ""
+    console.write(f"README.md has all commands; the first ones:\n{go}  {template.begin}\n")

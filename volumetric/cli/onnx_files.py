@@ -6,7 +6,8 @@ import json
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,14 @@ from volumetric.base.errors import CheckpointError
 from volumetric.base.progress import byte_size
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
+from volumetric.cli.run_outputs import LineSink
 from volumetric.loaders.model_location import resolve
 
 if TYPE_CHECKING:
     from volumetric.loaders.onnx_import.run_onnx import OnnxModel
 
 SUFFIX = ".onnx"
+_ROW_FILES = (".csv", ".parquet", ".npy")
 _SHOWN = 12
 """Most operators that are shown; --json shows all."""
 
@@ -33,23 +36,33 @@ def onnx_path(model: str | None) -> Path | None:
     return resolve(model).weights if model is not None and model.endswith(SUFFIX) else None
 
 
-def run_onnx(path: Path, rows: str | None, out: Path | None, device: str) -> int:
+def run_onnx(path: Path, rows: str | None, out: Path | None, device: str, header: bool | None = None) -> int:
     """Run the calls of a file through an ONNX model, and write its outputs.
 
-    A .npz file is one call, an array for each input. A .jsonl file, or stdin, has a call in each line: an object of
-    inputs, or the only input as a list.
+    A .npz file is one call, an array for each input. A .csv, .parquet or .npy file is one call of a model with one
+    input, and each of its rows becomes a line. A .jsonl file, or stdin, has a call in each line: an object of inputs,
+    or the only input as a list.
     """
     from volumetric.loaders.onnx_import.run_onnx import load_onnx
 
-    if rows is not None and rows.endswith(".csv"):
-        raise UsageError("an ONNX model needs its inputs by name", hint="--in FILE.npz, or a .jsonl file of objects")
+    suffix = "" if rows is None else Path(rows).suffix
+    if suffix and suffix not in (".npz", ".jsonl", *_ROW_FILES):
+        raise UsageError(
+            f"an ONNX model reads .npz, .jsonl, {', '.join(_ROW_FILES)}, got {rows}",
+            hint="volumetric convert makes it a network, which also reads images and sounds",
+        )
     with console.progress(f"loading {path.name} on {device}…"):
         model = load_onnx(path, device)
-    calls = [_npz_call(Path(rows))] if rows is not None and rows.endswith(".npz") else _line_calls(rows, model)
+    if rows is not None and suffix in _ROW_FILES:
+        calls: Iterable[Mapping[str, Any]] = [_rows_call(Path(rows), model, header)]
+    else:
+        calls = [_npz_call(Path(rows))] if rows is not None and suffix == ".npz" else _line_calls(rows, model)
     written: dict[str, list[Array]] = {}
     for call in calls:
         outputs = model.run(call)
-        if out is None:
+        if out is None and suffix in _ROW_FILES:
+            _write_rows(outputs, model.classes)
+        elif out is None:
             lists = {name: value.tolist() for name, value in outputs.items()}
             console.write(json.dumps(lists if len(lists) > 1 else next(iter(lists.values()))) + "\n")
         for name, value in outputs.items() if out is not None else ():
@@ -57,6 +70,38 @@ def run_onnx(path: Path, rows: str | None, out: Path | None, device: str) -> int
     if out is not None:
         _save(out, written)
     return exits.OK
+
+
+def _rows_call(path: Path, model: OnnxModel, header: bool | None) -> Mapping[str, Array]:
+    """Read the rows of a table or an array as the only input of a model."""
+    from volumetric.train.csv_table import read_csv
+    from volumetric.train.load_samples import read_npy
+    from volumetric.train.table_objects import read_parquet
+
+    if len(model.inputs) != 1:
+        raise UsageError(
+            f"{path} has rows of one input, the model has {', '.join(model.inputs)}", hint="pass a .npz file"
+        )
+    if path.suffix == ".npy":
+        x = read_npy(path)
+    else:
+        table = read_csv(path, header) if path.suffix == ".csv" else read_parquet(path)
+        x = table.numbers(range(len(table.columns)))
+    sizes = (model.graph.inputs[0].shape or ())[1:]
+    row = tuple(n for n in sizes if isinstance(n, int))
+    if x.ndim and len(row) == len(sizes) and x.shape[1:] != row and prod(x.shape[1:]) == prod(row):
+        x = x.reshape(len(x), *row)
+    return {model.inputs[0]: x}
+
+
+def _write_rows(outputs: Mapping[str, Array], classes: Sequence[str]) -> None:
+    """Write a line for each row of the outputs, as for other models; one line if they have no common rows."""
+    sizes = {value.shape[:1] for value in outputs.values()}
+    if len(sizes) != 1 or sizes == {()}:
+        console.write(json.dumps({name: value.tolist() for name, value in outputs.items()}) + "\n")
+        return
+    names = classes if all(value.shape[-1] == len(classes) for value in outputs.values()) else ()
+    LineSink(names).take({name: value[None] for name, value in outputs.items()})
 
 
 def _npz_call(path: Path) -> Mapping[str, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -107,15 +108,19 @@ class SourceOptions:
         ------
         UsageError : a value of --assume is not NAME=VALUE
         """
-        if not self.assume:
-            return self.guess
+        return guess_of(self.guess, self.assume)
 
-        from volumetric.detect.assumptions import parse_assumptions
 
-        try:
-            return parse_assumptions(self.assume) or self.guess
-        except SpecError as error:
-            raise UsageError(str(error), hint=error.hint) from None
+def guess_of(guess: bool, assume: Sequence[str]) -> bool | dict[str, Any]:
+    """Return the argument `guess` of `volumetric.load`. Raises `UsageError` if an assumption is not NAME=VALUE."""
+    if not assume:
+        return guess
+    from volumetric.detect.assumptions import parse_assumptions
+
+    try:
+        return parse_assumptions(assume) or guess
+    except SpecError as error:
+        raise UsageError(str(error), hint=error.hint) from None
 
 
 Adapters: TypeAlias = Annotated[list[str] | None, Parameter(name="--lora", group=MODEL, negative="")]

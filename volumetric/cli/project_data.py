@@ -87,18 +87,12 @@ def read_table(path: Path) -> Table:
         raise UsageError(
             f"{path} has {len(cells.columns)} columns and {len(cells.rows)} rows of values: too few to learn from",
             hint=f"a table needs a column for the answer, one or more with numbers, and at least {_LEAST} rows; "
-            "values are separated by commas",
+            "values are separated by commas, semicolons or tabs",
         )
-    texts = [name for place, name in enumerate(cells.columns) if not all(_is_number(row[place]) for row in cells.rows)]
+    texts = [
+        name for place, name in enumerate(cells.columns) if any(cells.number(row[place]) is None for row in cells.rows)
+    ]
     return Table(cells, tuple(texts))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def with_table(
@@ -115,7 +109,7 @@ def with_table(
         raise UsageError(f"{table.path} has no column {target!r}", hint=suggestion(target, columns))
     unread = [name for name in table.texts if name != target]
     if unread:
-        text = next(value for value in table.values(unread[0]) if not _is_number(value))
+        text = next(value for value in table.values(unread[0]) if table.cells.number(value) is None)
         raise UsageError(
             f"{table.path}: the column {unread[0]!r} holds {text!r}, and a network reads numbers",
             hint=f"remove the column, or write it as numbers; --target {unread[0]} if it is the answer",
@@ -193,10 +187,10 @@ def _toml(text: str) -> str:
 
 
 def _rows_without(table: Table, target: str) -> str:
-    """Return the first rows as CSV, without the answer."""
+    """Return the first rows as the file has them, without the answer."""
     place = table.cells.columns.index(target)
     rows: list[Sequence[str]] = [table.cells.columns] if table.cells.header else []
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(out, lineterminator="\n", delimiter=table.cells.separator)
     writer.writerows([*row[:place], *row[place + 1 :]] for row in [*rows, *table.cells.rows[:_SHOWN]])
     return out.getvalue()

@@ -11,7 +11,6 @@ import re
 import secrets
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -211,20 +210,36 @@ def check_target(directory: Path) -> None:
 def write_project(directory: Path, files: Mapping[str, str]) -> None:
     """Write the files of a project, all or none of them.
 
+    A directory that exists stays the same one, since it may be a shell's working directory.
+
     Raises
     ------
     UsageError : see `check_target`
     OSError : the directory cannot be written; nothing is left
     """
     check_target(directory)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    temporary = directory.with_name(f".{directory.name}.{secrets.token_hex(6)}.tmp")
+    exists = directory.is_dir()
+    token = f".new.{secrets.token_hex(6)}.tmp"
+    temporary = directory / token if exists else directory.with_name(token)
     try:
-        temporary.mkdir()
+        temporary.mkdir(parents=not exists)
         for name, text in files.items():
             (temporary / name).write_text(text, encoding="utf-8", newline="\n")
-        with suppress(FileNotFoundError):
-            directory.rmdir()  # empty: see `check_target`
-        temporary.rename(directory)
+        if exists:
+            _move_all(temporary, directory)
+        else:
+            temporary.rename(directory)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _move_all(source: Path, target: Path) -> None:
+    """Move all files of a directory to another one, or none of them."""
+    moved: list[Path] = []
+    try:
+        for file in sorted(source.iterdir()):
+            moved.append(file.rename(target / file.name))  # noqa: PERF401  (those before a failure are needed)
+    except BaseException:
+        for file in moved:
+            file.unlink(missing_ok=True)
+        raise

@@ -57,8 +57,8 @@ def run(
     """Run a stream of rows through a network, row by row or tick by tick, and write its outputs.
 
     An ONNX file takes calls instead of rows: a .npz file with an array for each input, or a JSON object of them in each
-    line. Ctrl-C ends the stream after the current rows, and its state is written to --state.
-    docs/clocked.md has more.
+    line. With one input, all rows of a .csv, .parquet or .npy file are one call.
+    Ctrl-C ends the stream after the current rows, and its state is written to --state. docs/clocked.md has more.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ def run(
     rows : str
         A .npz file with arrays [B, T, …] or [T, …] by input, or by the ports of a program or fabric; a .jsonl file with
         a row per line, a list or an object by input or port, in which "reset": true restarts the stream; a .csv,
-        .parquet or .npy file; an image, a WAV file or a folder of them (docs/data.md); or - for JSON lines on stdin,
-        which are processed as they arrive. Default: stdin, or no rows with --ticks.
+        .parquet or .npy file; an image, a WAV file or a folder of them (docs/data.md); or - for stdin: JSON lines,
+        which are processed as they arrive, or a CSV table. Default: stdin, or no rows with --ticks.
         Files of volumetric train work, too: of a .npz file the inputs are read, of a .csv file the columns that the
         model was trained on, by name.
     ticks : int
@@ -84,7 +84,7 @@ def run(
     out : path
         A .npz file to write, with an array [B, ticks, …] for each output, or for each port if rows are given by port.
         Default: JSON lines on stdout, each the output, an object of several outputs, or for a model with classes an
-        object with the most likely class and the output.
+        object with the most likely class and the output; for a folder, with the file.
     record : path
         File for the activity of every layer of the first stream after each tick or row: an animation, .html or .gif, or
         a recording, .scope (see volumetric scope).
@@ -102,7 +102,7 @@ def run(
     if record is not None:
         check_recording(record)
     if model.endswith(".onnx"):
-        return _run_onnx(model, rows, out, device, {"--ticks": ticks, "--state": state, "--record": record})
+        return _run_onnx(model, rows, out, device, header, {"--ticks": ticks, "--state": state, "--record": record})
     with console.progress(f"reading {model}…"):
         loaded = open_model(model, source.dtype, offline=source.offline, strict=source.strict, guess=source.guessed())
     machine = machine_of(loaded, clocked)
@@ -129,7 +129,7 @@ def run(
             _restore(stream, state)
         recorder = None if record is None else Recorder(stream, most=MOST)
         runner = recorder or stream
-        sink: Sink = LineSink(class_names(loaded))
+        sink: Sink = LineSink(class_names(loaded), _files(rows))
         if out is not None:
             sink = opened.enter_context(ArraySink(out, loaded.network, streams))
         rows_read = 0
@@ -157,7 +157,14 @@ def run(
     return exits.INTERRUPTED if stopping.requested else exits.OK
 
 
-def _run_onnx(model: str, rows: str | None, out: Path | None, device: str, refused: dict[str, object]) -> int:
+def _run_onnx(
+    model: str,
+    rows: str | None,
+    out: Path | None,
+    device: str,
+    header: bool | None,
+    refused: dict[str, object],
+) -> int:
     from volumetric.cli.onnx_files import onnx_path, run_onnx
 
     flag = next((flag for flag, value in refused.items() if value is not None), None)
@@ -166,7 +173,7 @@ def _run_onnx(model: str, rows: str | None, out: Path | None, device: str, refus
             f"{flag} does not apply to ONNX files", hint="volumetric convert MODEL.onnx DIRECTORY makes it a network"
         )
     path = onnx_path(model)
-    return exits.OK if path is None else run_onnx(path, rows, out, device)
+    return exits.OK if path is None else run_onnx(path, rows, out, device, header)
 
 
 def _check(
@@ -179,14 +186,14 @@ def _check(
     if rows is not None and rows != "-" and Path(rows).suffix.lower() not in _ROWS and not Path(rows).is_dir():
         raise UsageError(
             f"--in must end in one of {', '.join(_ROWS)}, or be a folder, got {rows}",
-            hint="--in - reads JSON lines from stdin",
+            hint="--in - reads JSON lines or CSV from stdin",
         )
-    if header is not None and Path(rows or "").suffix != ".csv":
+    if header is not None and rows not in (None, "-") and Path(rows).suffix != ".csv":
         raise UsageError("--header applies only to .csv files", hint="leave it out, or add --in FILE.csv")
     if out is not None and out.suffix != ".npz":
         raise UsageError(f"--out must end in .npz, got {out}", hint="without --out, JSON lines go to stdout")
     if rows in (None, "-") and (rows or ticks is None) and sys.stdin.isatty():
-        raise UsageError("no rows", hint="pass --in FILE, JSON lines on stdin, or only --ticks")
+        raise UsageError("no rows", hint="pass --in FILE, JSON lines or CSV on stdin, or only --ticks")
 
 
 def machine_of(loaded: LoadedModel, clocked: bool | None) -> Network | Clocked:
@@ -229,8 +236,19 @@ def rows_of(
     if rows not in (None, "-"):
         handle = opened.enter_context(open_regular(rows))
         return line_chunks(handle.read, rows, network, streams, stopping.waiting), streams
+    from volumetric.cli.run_stdin import stdin_chunks
+
     stdin: Any = sys.stdin.buffer
-    return line_chunks(stdin.read1, "stdin", network, streams, stopping.waiting), streams
+    return stdin_chunks(stdin.read1, loaded, streams, stopping.waiting, header=header, afresh=afresh), streams
+
+
+def _files(rows: str | None) -> list[str]:
+    """Return the files of a folder of images or sounds, one for each row; nothing if the rows are others."""
+    if rows is None or not Path(rows).is_dir():
+        return []
+    from volumetric.cli.run_files import media_files
+
+    return [str(file) for file in media_files(Path(rows))]
 
 
 def _restore(stream: RowStream | ClockedStream, path: Path) -> None:

@@ -92,7 +92,8 @@ def file_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: bo
         return npz_arrays(path, loaded.network, afresh)
     if path.suffix == ".npy":
         x = _as_learned(read_npy(path), _single_port(path, loaded).shape)
-        return _marked({INPUT: x}, len(x), loaded.network) if afresh and x.ndim else {INPUT: x}
+        single = x.ndim == 1 + len(_single_port(path, loaded).shape)
+        return _marked({INPUT: x}, len(x), loaded.network) if afresh and single else {INPUT: x}
     return media_arrays(path, loaded, afresh)
 
 
@@ -105,13 +106,16 @@ def media_arrays(path: Path, loaded: LoadedModel, afresh: bool) -> dict[str, Arr
     VolumetricError : see `read_image` and `read_wav`
     """
     shape = _single_port(path, loaded).shape
-    files = [path]
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in MEDIA and file.is_file())
+    files = media_files(path) if path.is_dir() else [path]
     if not files:
         raise UsageError(f"{path} has no images or WAV files", hint=f"they end in {', '.join(MEDIA)}")
     x = np.stack([_sound(file, shape) if file.suffix.lower() == ".wav" else _image(file, shape) for file in files])
     return _marked({INPUT: x}, len(x), loaded.network) if afresh else {INPUT: x}
+
+
+def media_files(folder: Path) -> list[Path]:
+    """Return the images and WAV files of a folder and its folders, in the order in which they are run."""
+    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in MEDIA and file.is_file())
 
 
 def _image(path: Path, shape: tuple[int, ...]) -> Array:
@@ -135,12 +139,14 @@ def _single_port(path: Path, loaded: LoadedModel) -> Port:
     return port
 
 
-def table_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: bool) -> dict[str, Array]:
+def table_arrays(
+    path: Path, loaded: LoadedModel, header: bool | None, afresh: bool, text: str | None = None
+) -> dict[str, Array]:
     """Read the rows of a CSV or Parquet file: the columns that the model was trained on, by name, else all columns.
 
     Parameters
     ----------
-    header : see `read_csv`
+    header, text : see `read_csv`
     afresh : reset the stream at each row if the model was trained on a table, whose rows are independent
 
     Raises
@@ -150,7 +156,7 @@ def table_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: b
     UsageError : the network does not have a single input with as many numbers
     """
     port = _single_port(path, loaded)
-    table = read_csv(path, header) if path.suffix == ".csv" else read_parquet(path)
+    table = read_parquet(path) if path.suffix == ".parquet" else read_csv(path, header, text)
     size = prod(port.shape)
     if not loaded.features and len(table.columns) != size:
         raise UsageError(

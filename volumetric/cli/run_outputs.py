@@ -7,6 +7,7 @@ import tempfile
 import zipfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -26,6 +27,9 @@ from volumetric.observe.recording import SUFFIX
 
 CLASS: Final = "class"
 """Key of the most likely class in a line."""
+
+FILE: Final = "file"
+"""Key of the file that a line is about."""
 
 
 class Sink(Protocol):
@@ -48,11 +52,12 @@ def class_names(loaded: LoadedModel) -> tuple[str, ...]:
 class LineSink:
     """Writes a JSON line for each tick to stdout: a list of several streams, an object of several outputs.
 
-    With `classes`, a line has the name of the most likely one under ``"class"``.
+    With `classes`, a line has the name of the most likely one under ``"class"``; with `files`, one for each tick, its
+    file under ``"file"``.
     """
 
-    def __init__(self, classes: Sequence[str] = ()) -> None:
-        self._classes = np.array(classes, object)
+    def __init__(self, classes: Sequence[str] = (), files: Sequence[str] = ()) -> None:
+        self._classes, self._files = np.array(classes, object), iter(files)
 
     def take(self, outputs: dict[str, Array]) -> None:
         """Write the ticks."""
@@ -62,6 +67,10 @@ class LineSink:
         ticks: list[Any] = [dict(zip(by_tick, values, strict=True)) for values in zip(*by_tick.values(), strict=True)]
         if len(by_tick) == 1:
             [ticks] = by_tick.values()
+        files = list(islice(self._files, len(ticks)))
+        if files:
+            named = [tick if isinstance(tick, dict) else {OUTPUT: tick} for tick in ticks]
+            ticks = [{FILE: file, **tick} for file, tick in zip(files, named, strict=True)]
         console.write("".join(json.dumps(tick) + "\n" for tick in ticks))
 
 

@@ -18,7 +18,7 @@ _C = (
 _OURS = "predict classify state State CLASSES math nan x y numbers row rows line"
 _MATHS = (
     "exp log log1p sqrt sin cos tanh erf erfc pow fabs floor ceil round fma fmax fmin hypot gamma lgamma tgamma j0 "
-    "j1 jn y0 y1 yn inf index printf scanf"
+    "j1 jn y0 y1 yn inf index printf scanf getchar ungetc stdin"
 )
 RESERVED: Final = frozenset({*keyword.kwlist, *dir(builtins), *_C.split(), *_OURS.split(), *_MATHS.split()})
 """Words that mean something else in Python, in C or in the file; an input may be called ``input`` all the same."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.dtypes import DType, Scheme
@@ -66,6 +66,7 @@ def convert_model(
     allow_differences: bool = False,
     rows: int | None = None,
     offline: bool = False,
+    guess: bool | Mapping[str, Any] | None = None,
 ) -> LoadedModel:
     """Read a model from any source and write it to `target`.
 
@@ -91,6 +92,7 @@ def convert_model(
         left out of a GGUF file
     allow_differences : whether to write a GGUF file even if llama.cpp is known to compute different results from it
     rows : number of rows that an ONNX file takes; None: any number
+    guess : as for `open_model`
 
     Returns
     -------
@@ -112,9 +114,9 @@ def convert_model(
     if bits is not None and dtype is not None:
         raise UnsupportedError("bits and dtype exclude each other", hint="give only one of them")
     if bits is None and calibrate is None and not tensor_types:
-        model = open_merged(source, lora, dtype, offline=offline)
+        model = open_merged(source, lora, dtype, offline=offline, guess=guess)
     else:
-        model = open_merged(source, lora, offline=offline)
+        model = open_merged(source, lora, offline=offline, guess=guess)
         if bits is not None and chosen == "hf":
             raise UnsupportedError("the Hugging Face layout stores only plain floats", hint="use format native or gguf")
         model = convert_weights(model, dtype, bits=bits, named=tensor_types, text=calibrate, gguf=chosen == "gguf")
@@ -149,13 +151,14 @@ def open_merged(
     dtype: str | DType | Scheme | None = None,
     *,
     offline: bool = False,
+    guess: bool | Mapping[str, Any] | None = None,
 ) -> LoadedModel:
     """Open a model with adapters added to its weights; parameters and errors as for `convert_model`."""
     if not lora and not isinstance(lora, str):
-        return open_model(source, dtype=dtype, offline=offline)
+        return open_model(source, dtype=dtype, offline=offline, guess=guess)
     from volumetric.loaders.peft_merge import merge_adapters
 
-    return merge_adapters(open_model(source, offline=offline), lora, dtype)
+    return merge_adapters(open_model(source, offline=offline, guess=guess), lora, dtype)
 
 
 def convert_weights(

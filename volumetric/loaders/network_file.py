@@ -13,6 +13,7 @@ from volumetric.network import Network, Params
 from volumetric.network.network_json import FORMAT
 
 PROGRAM = "volumetric.program"
+_GENOME = "volumetric.genome"
 
 
 def read_network_file(path: str | Path) -> tuple[Network, Params | None]:
@@ -38,4 +39,7 @@ def read_network_file(path: str | Path) -> tuple[Network, Params | None]:
             raise SpecError(f"{path}: {error}", hint=error.hint) from None
     if is_loom(head):
         return read_loom(data, str(path))
+    if of == _GENOME:
+        hint = "open the directory `champion` that evolve wrote beside it; convert writes a genome as .py or .c"
+        raise CheckpointError(f"{path} is a genome of evolve, not a network", hint=hint)
     raise CheckpointError(f"{path} describes no network", hint=f"expected the format {FORMAT!r}")

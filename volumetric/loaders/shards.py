@@ -208,5 +208,5 @@ def no_model(path: Path) -> CheckpointError:
     if known is not None:
         return CheckpointError(f"{path} is not a model file", hint=f"it is {known}")
     return CheckpointError(
-        f"{path} is not a model file", hint="give a .gguf, .safetensors, .npz, .pt or .json file, or a directory"
+        f"{path} is not a model file", hint="give a .gguf, .safetensors, .npz, .pt, .onnx or .json file, or a directory"
     )

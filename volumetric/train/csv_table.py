@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 import logging
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -17,7 +21,9 @@ from volumetric.base.hints import path_hint, show_path, suggestion
 from volumetric.train.sample_table import SampleTable
 
 logger: logging.Logger = logging.getLogger(__name__)
-_SEPARATE = "separate values by commas, and write decimals with a point: save the file as CSV with these settings"
+
+_QUOTED: Final = re.compile(r'"[^"]*"')
+_NAMES: Final = {",": "comma", ";": "semicolon", "\t": "tab"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +36,7 @@ class CsvTable(SampleTable):
     rows : cells of each row, one for each column
     lines : line number at which each row ends
     header : whether the first line has the column names
+    separator : character between the values of a line; with ``;`` decimals may have a comma
     """
 
     path: Path
@@ -37,6 +44,7 @@ class CsvTable(SampleTable):
     rows: list[list[str]]
     lines: list[int]
     header: bool
+    separator: str = ","
 
     @property
     def name(self) -> str:
@@ -47,6 +55,13 @@ class CsvTable(SampleTable):
 
     def labels(self, position: int) -> list[str]:
         return [row[position] for row in self.rows]
+
+    def number(self, cell: str) -> float | None:
+        """Return the number of a cell, None if it has none."""
+        return _number(cell, self.separator)
+
+    def place(self, row: int) -> str:
+        return f"line {self.lines[row]}"
 
     def positions(self, names: Sequence[str]) -> list[int]:
         """Return the positions of columns; without a header, as many names as columns mean all columns in order.
@@ -73,7 +88,7 @@ class CsvTable(SampleTable):
         values = np.empty((len(self.rows), len(positions)), np.float32)
         for i, row in enumerate(self.rows):
             for j, column in enumerate(positions):
-                number = _number(row[column])
+                number = self.number(row[column])
                 where = f"{self.path}: line {self.lines[i]}, column {self.columns[column]!r}"
                 if number is None:
                     what = f"{row[column]!r} is not a number" if row[column].strip() else "the cell is empty"
@@ -87,8 +102,8 @@ class CsvTable(SampleTable):
         """Return what to do about a cell that is no number."""
         if not cell.strip():
             return "fill in the cell, or remove the line"
-        if _number(cell.replace(",", ".")) is not None:
-            return "write decimals with a point, as 1.5"
+        if _number(cell.replace(",", "").replace(".", "")) is not None:
+            return "write decimals with a point and no marks of thousands, as 1234.5"
         if len(positions) == 1 and len(self.columns) > 1:
             return "set classes = true for classes by name"
         return (
@@ -96,8 +111,8 @@ class CsvTable(SampleTable):
         )
 
     def hint(self, missing: str) -> str:
-        if len(self.columns) == 1 and any(mark in self.columns[0] for mark in ";\t"):
-            return _SEPARATE
+        if len(self.columns) == 1 and len(self.columns[0].split()) > 1:
+            return "separate values by commas, semicolons or tabs"
         if not self.rows:
             return "write a line for each sample, below the line with the names of the columns"
         near = suggestion(missing, self.columns, "") if self.header and missing else ""
@@ -108,13 +123,17 @@ class CsvTable(SampleTable):
         )
 
 
-def read_csv(path: Path, header: bool | None = None) -> CsvTable:
+def read_csv(path: Path, header: bool | None = None, text: str | None = None) -> CsvTable:
     """Read a CSV file.
+
+    Values are separated by commas; by semicolons or tabs if the first line has no comma outside quotes. A comma between
+    digits of a file with semicolons is that of decimals, as spreadsheets write them where decimals have commas.
 
     Parameters
     ----------
     header : whether the first line has the names of the columns. None: it has, unless it has a number in every column
         with numbers below; a missing header is logged as a warning
+    text : content of the table, which `path` then only names; None: that of the file
 
     Raises
     ------
@@ -122,28 +141,31 @@ def read_csv(path: Path, header: bool | None = None) -> CsvTable:
     SpecError : the first line is 0, 1, 2, … and `header` is None
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
+        with path.open(encoding="utf-8-sig", newline="") if text is None else io.StringIO(text, newline="") as file:
+            first = file.readline()
+            separator = _separator(first)
+            reader = csv.reader(chain([first], file), delimiter=separator)
             numbered = [(reader.line_num, row) for row in reader if row]
     except OSError as error:
         raise CheckpointError(
             f"cannot read {show_path(path)}: {error.strerror or error}", hint=path_hint(path)
         ) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"PK"
+        packed = False
+        if text is None:
+            with path.open("rb") as file:
+                packed = file.read(2) == b"PK"
         hint = f'set npz = "{path.name}" for arrays; a spreadsheet is saved as CSV first' if packed else None
         raise CheckpointError(f"{path} is not a CSV file: {error}", hint=hint or "save it as UTF-8 text") from None
     lines, rows = [line for line, _ in numbered], [row for _, row in numbered]
     width = len(rows[0]) if rows else 0
     for line, row in numbered:
         if len(row) != width:
-            apart = width == 1 and any(mark in rows[0][0] for mark in ";\t")
             raise CheckpointError(
                 f"{path}: line {line} has {len(row)} values, but the first line has {width}",
-                hint=_SEPARATE if apart else 'complete the line, or quote a value that contains a comma: "a, b"',
+                hint=f'complete the line, or quote a value that contains a {_NAMES[separator]}: "a{separator} b"',
             )
-    named = _has_names(path, rows) if header is None else header
+    named = _has_names(path, rows, separator) if header is None else header
     if not named and header is None and rows:
         logger.warning(
             "%s has no header: line %d is a row of values, so columns are named by position, 0 … %d",
@@ -153,21 +175,32 @@ def read_csv(path: Path, header: bool | None = None) -> CsvTable:
         )
     if named:
         columns, rows, lines = tuple(rows[0]) if rows else (), rows[1:], lines[1:]
+        if rows and len(columns) > 1 and not columns[0].strip():
+            logger.warning(
+                "%s: the first column has no name, as the index that pandas writes; remove it unless it is an input",
+                path,
+            )
         twice = next((name for name in columns if columns.count(name) > 1), None)
         if twice is not None:
             raise SpecError(f"{path} has two columns {twice!r}", hint="give each column a unique name")
     else:
         columns = tuple(map(str, range(width)))
-    return CsvTable(path=path, columns=columns, rows=rows, lines=lines, header=named)
+    return CsvTable(path=path, columns=columns, rows=rows, lines=lines, header=named, separator=separator)
 
 
-def _has_names(path: Path, rows: list[list[str]]) -> bool:
+def _separator(line: str) -> str:
+    """Return the character between values, from the first line."""
+    plain = _QUOTED.sub("", line)
+    return "," if "," in plain else next((mark for mark in ";\t" if mark in plain), ",")
+
+
+def _has_names(path: Path, rows: list[list[str]], separator: str) -> bool:
     """Whether the first row has names."""
     if not rows:
         return True
     first, *others = rows
-    numeric = [i for i in range(len(first)) if all(_number(row[i]) is not None for row in others)]
-    if not numeric or any(_number(first[i]) is None for i in numeric):
+    numeric = [i for i in range(len(first)) if all(_number(row[i], separator) is not None for row in others)]
+    if not numeric or any(_number(first[i], separator) is None for i in numeric):
         return True
     counted = [str(i) for i in range(len(numeric))]
     if len(numeric) > 1 and [first[i].strip() for i in numeric] == counted:  # as pandas names columns without names
@@ -178,7 +211,10 @@ def _has_names(path: Path, rows: list[list[str]]) -> bool:
     return False
 
 
-def _number(text: str) -> float | None:
+def _number(text: str, separator: str = ",") -> float | None:
+    """Return the number of a cell. A comma of thousands and one of decimals cannot both be in a cell."""
+    if separator == ";" and "." not in text:
+        text = text.replace(",", ".", 1)
     try:
         return float(text)
     except ValueError:

@@ -185,7 +185,9 @@ class ArrayData:
             what = f"leaves {count} of" if 0 < fraction < 1 else "is not a fraction of"
             raise SpecError(
                 f"a validation split of {fraction} {what} {len(self)} samples for validation",
-                hint="set validation=0.2 to hold out a fifth of the samples, or pass separate data",
+                hint="set validation=0.2 to hold out a fifth of the samples, or pass separate data"
+                if 0 < round(len(self) * 0.2) < len(self)
+                else "these are too few to hold some out: collect more, or leave validation out",
             )
         order = rng.generator(self.seed, _SPLIT).permutation(len(self))
         train, validation = (self._take(np.sort(part)) for part in (order[count:], order[:count]))

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.hints import suggestion
 from volumetric.train.problems import Problem
+
+_MOST_MEASURED: Final = 20
+"""Most different numbers with decimals that may be names of classes."""
 
 
 class SampleTable(ABC):
@@ -48,6 +51,10 @@ class SampleTable(ABC):
     @abstractmethod
     def labels(self, position: int) -> list[str]:
         """Return a column as texts."""
+
+    def place(self, row: int) -> str:
+        """Return where a row is, for errors."""
+        return f"row {row}"
 
     def class_names(self, position: int) -> tuple[str, ...]:
         """Return the names of the classes of a column, in order, if the table knows them."""
@@ -187,6 +194,7 @@ def problem_of_table(
     if len(at) > 1:
         raise SpecError(f"[data] classes must be in one column, got {', '.join(names)}")
     labels = table.labels(at[0])
+    _check_labels(table, at[0], labels)
     order = tuple(known) or table.class_names(at[0]) or tuple(sorted(set(labels)))
     number = {name: i for i, name in enumerate(order)}
     odd = next((label for label in labels if label not in number), None)
@@ -198,15 +206,32 @@ def problem_of_table(
     return Problem(inputs=inputs, targets=ids, classes=order, features=features, shape=shape)
 
 
+def _check_labels(table: SampleTable, position: int, labels: Sequence[str]) -> None:
+    """Raise `CheckpointError` for a row without a class, and `SpecError` for numbers that are no classes."""
+    column = table.columns[position]
+    blank = next((row for row, label in enumerate(labels) if not label.strip()), None)
+    if blank is not None:
+        raise CheckpointError(
+            f"{table.name}: {table.place(blank)}, column {column!r}: the class is missing",
+            hint="fill in the cell, or remove the row",
+        )
+    different = set(labels)
+    if len(different) > _MOST_MEASURED and all("." in label and _is_number(label) for label in different):
+        raise SpecError(
+            f"{table.name}: column {column!r} has {len(different)} different numbers with decimals, not classes",
+            hint="set classes = false to predict the number",
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def _is_text(table: SampleTable, position: int) -> bool:
     """Whether a column has a text that is no number."""
-
-    def is_number(text: Any) -> bool:
-        try:
-            return math.isfinite(float(text))
-        except ValueError:
-            return False
-
     if isinstance(table, ColumnTable):
         return table.arrays[table.columns[position]].dtype.kind in "OUSb"
-    return not all(map(is_number, table.labels(position)))
+    return not all(map(_is_number, table.labels(position)))

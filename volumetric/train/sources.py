@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ from volumetric.train.token_windows import token_windows
 from volumetric.train.wav_files import read_wav_folder
 
 Tokenize = Callable[[str], Sequence[int]]
+
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +183,8 @@ def _read(
     elif settings.text:
         problem = _of_text(run.path(file), settings, tokenize)
     else:
+        if not settings.problem:
+            logger.warning("[data] names no samples, so the problem xor is learned: set csv, npz, images, … or problem")
         problem = _named_problem(settings)
     return problem, {"inputs": problem.inputs, "targets": problem.targets, "mask": problem.mask}
 

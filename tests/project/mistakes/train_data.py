@@ -81,18 +81,18 @@ csv = "gaps.csv"
         "gaps.csv: line 7, column 'y' | the cell is empty | remove the line",
     ),
     in_train_file(
-        "semicolons",
+        "values separated by spaces",
         """[data]
-csv = "semicolons.csv"
+csv = "spaces.csv"
 """,
-        "semicolons.csv | x;y;target | separate values by commas",
+        "spaces.csv | x y target | separate values by commas",
     ),
     in_train_file(
-        "semicolons and decimal commas",
+        "marks of thousands",
         """[data]
-csv = "commas.csv"
+csv = "thousands.csv"
 """,
-        "commas.csv: line 2 | 2 values | separate values by commas",
+        "thousands.csv: line 2 | '0.000,5' is not a number | no marks of thousands",
     ),
     in_train_file(
         "lines of different length",

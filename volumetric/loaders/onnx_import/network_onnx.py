@@ -63,7 +63,8 @@ def onnx_network(
 
 def open_onnx_network(location: ModelLocation, dtype: Scheme | None) -> LoadedModel:
     """Open an ONNX file as `open_model` opens others. Raises as `onnx_network`."""
-    network, params = onnx_network(location.weights)
+    read = read_onnx(Path(location.weights))
+    network, params = onnx_network(read)
     targets = target_schemes(network, dtype)
     if targets:
         converted = {key: convert(store.packed(), targets.get(key)) for key, store in params.items()}
@@ -77,6 +78,7 @@ def open_onnx_network(location: ModelLocation, dtype: Scheme | None) -> LoadedMo
         generation=read_generation([], [], MAX_SIZE, str(location.weights)),
         context_length=0,
         path=location.weights,
+        classes=read.classes,
     )
 
 

@@ -55,6 +55,11 @@ class ReadOnnx:
     operators: Mapping[str, int]
     metadata: Mapping[str, str]
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the output classes: the entry ``classes`` of the metadata, one a line, as `save_onnx` writes it."""
+        return tuple(filter(None, self.metadata.get("classes", "").split("\n")))
+
 
 def read_onnx(path: Path) -> ReadOnnx:
     """Read a file, with the files beside it that hold its arrays.

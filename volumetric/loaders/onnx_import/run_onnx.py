@@ -85,13 +85,14 @@ class OnnxModel:
     inputs, outputs : names; `graph.inputs` has types and shapes
     operators : operator → how often it occurs
     producer : program that wrote the file
+    classes : names of the output classes, if the file has them
     """
 
     def __init__(
         self, read: ReadOnnx, device: AnyDevice = "auto", *, name: str = "model", threads: int | None = None
     ) -> None:
         self.name, self.graph, self.producer, self.operators = name, read.graph, read.producer, read.operators
-        self.metadata = read.metadata
+        self.metadata, self.classes = read.metadata, read.classes
         self.parameters: Mapping[str, Array] = read.arrays
         self.inputs = tuple(i.name for i in read.graph.inputs)
         self.outputs = tuple(output for output, _ in read.graph.outputs)
