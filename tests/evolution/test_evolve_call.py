@@ -87,6 +87,69 @@ def test_a_number_may_be_an_array_of_one() -> None:
     assert evolve(lambda net: net.activate([0, 1]), population=10, generations=1, seed=1).fitness > 0
 
 
+class Even:
+    """An environment: the reward is 1 if the action is the sign of the first number."""
+
+    observation_space: Any
+    action_space: Any
+
+    def __init__(self, steps: int = 5) -> None:
+        from gymnasium import spaces
+
+        self.observation_space, self.action_space = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(2)
+        self.spec, self.steps = None, steps
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.random, self.time = np.random.default_rng(seed), 0
+        self.seen = self.random.uniform(-1, 1, 2).astype(np.float32)
+        return self.seen, {}
+
+    def step(self, action: int) -> Any:
+        reward, self.time = float(action == int(self.seen[0] > 0)), self.time + 1
+        self.seen = self.random.uniform(-1, 1, 2).astype(np.float32)
+        return self.seen, reward, False, self.time >= self.steps, {}
+
+    def close(self) -> None: ...
+
+
+def test_environments_are_passed_as_classes_functions_and_objects() -> None:
+    pytest.importorskip("gymnasium")
+    ways: tuple[Any, ...] = (Even, Even(), lambda: Even(steps=5))
+    results = [evolve(of, population=12, generations=2, seed=1) for of in ways]
+    assert 0 < results[0].fitness <= 5
+    assert all(result.champion == results[0].champion for result in results)
+    short: Any = Even(3)
+    assert evolve(short, population=12, generations=2, seed=1).fitness <= 3
+    gym = problems.Gym(entry=Even, arguments=(("steps", 2),), trials=3)
+    assert (gym.id, gym.steps, gym.threshold) == ("Even", 1000, None)
+    assert evolve(gym, population=12, generations=1, seed=1).fitness <= 2
+
+
+def test_wrappers_of_an_environment_are_played() -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    wrapped = gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), lambda reward: -reward)
+    assert evolve(wrapped, population=5, generations=1, seed=1).fitness < 0
+
+
+def test_a_history_lists_values_by_name_and_shows_a_table() -> None:
+    result = evolve("xor", population=10, generations=3, seed=1)
+    history = result.history
+    assert repr(result.population).startswith("<Population of 10 genomes, generation 2, best fitness")
+    assert history["fitness"] == history["best"] == [event.best for event in history]
+    assert [line.split()[0] for line in repr(history).splitlines()] == ["generation", "1", "2", "3"]
+    with pytest.raises(VolumetricError, match="generations have no 'loss'"):
+        history["loss"]
+
+
+@pytest.mark.parametrize("name", ["c.c", "c.py", "c.json", "c.npz"])
+def test_a_suffix_names_the_format(name: str, tmp_path: Path) -> None:
+    result = evolve("xor", population=10, generations=1, seed=1)
+    result.save(tmp_path / name)
+    assert (tmp_path / name).is_file()
+    with pytest.raises(UnsupportedError, match="cannot be written"):
+        result.save(tmp_path / "champion.pt")
+
+
 SLIPS: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "all genomes": (lambda genomes, config: None, {}, "neat-python's signature", "def fitness(genome)"),
     "nothing returned": (lambda net: None, {}, "returned None", "return a number"),
@@ -98,6 +161,9 @@ SLIPS: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "a file of neat-python": (fitness, {"config_file": "a"}, "no argument 'config_file'", "EvolutionConfig.load"),
     "a key of two sections": (fitness, {"elitism": 1}, "in several sections", "species="),
     "text": (fitness, {"population": "3"}, "population: Expected `int`", "without quotes"),
+    "samples with NaN": (([[0, np.nan]], [1]), {}, "inputs[0, 1] is not finite", "fill"),
+    "a function without an environment": (lambda: 3, {}, "no environment of Gymnasium, but int", "takes a genome"),
+    "another algorithm": ("xor", {"algorithm": "grid"}, "no argument 'algorithm'", "GridPopulation"),
     "no generations": (fitness, {"generations": 0}, "generations must be at least 1", "100"),
     "other widths": ("xor", {"inputs": 3}, "genome.inputs is 3", "remove"),
 }

@@ -10,7 +10,7 @@ import pytest
 from tests.devices import DEVICES, device
 from tests.layers.graphed import graphed
 from volumetric.base._typing import Shape
-from volumetric.base.errors import UnsupportedError
+from volumetric.base.errors import ShapeError, UnsupportedError
 from volumetric.builders.sequential import chain
 from volumetric.graph import GraphBuilder
 from volumetric.graph.state_spec import StateSpec
@@ -128,3 +128,22 @@ def test_one_that_writes_no_graph_is_refused():
 
     with pytest.raises(UnsupportedError, match="silent at silent does not define emit"):
         graphed(Silent()).forward({}, X)
+
+
+def test_an_output_of_another_shape_than_promised_is_refused():
+    @layer("halved")
+    class Halved(LayerSpec):
+        """Keeps the first two features, and does not say so."""
+
+        def emit(self, scope, x):
+            return x[:, :2]
+
+    try:
+        network = chain([Halved(), Dense(4, 1)], (4,))
+        with pytest.raises(
+            ShapeError, match=r"halved at 0.0.0.0: emit returned rows of shape \[2\].* says \[4\]"
+        ) as caught:
+            train(network, np.ones((3, 4), np.float32), np.ones((3, 1), np.float32), device="reference")
+        assert "return (*shape[:-1], 2)" in (caught.value.hint or "")
+    finally:
+        del LAYERS["halved"]

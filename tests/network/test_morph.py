@@ -11,7 +11,8 @@ from volumetric.dtypes import DTYPES, DType, Scheme, decode, encode
 from volumetric.layers import Dense, RMSNorm
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weight_store import MorphReport, Params, WeightStore
+from volumetric.network.weight_difference import MorphReport
+from volumetric.network.weight_store import Params, WeightStore
 
 NETWORK = Network(
     grid=Grid(3, slots=2),

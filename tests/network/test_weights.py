@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from volumetric.base.errors import ShapeError
+from volumetric import initialise, predict, sequential
+from volumetric.base.errors import ArgumentError, CheckpointError, ImmutableError, ShapeError
 from volumetric.dtypes import DTYPES, DType, Packed, Scheme, decode, encode
-from volumetric.network.weight_store import MorphReport, Params, WeightStore
+from volumetric.network.weight_difference import MorphReport
+from volumetric.network.weight_store import Params, WeightStore
+from volumetric.train import train
 
 F32 = Scheme.parse("float32")
 INT4 = Scheme.parse("int4:g32")
@@ -120,3 +123,31 @@ def test_reports_of_zero_tensors_are_defined() -> None:
 def test_params_count_elements_by_scheme(values: np.ndarray) -> None:
     stores = {"a": WeightStore.from_array(values), "b": WeightStore.from_packed(encode(values[:2], INT4))}
     assert Params(stores).schemes() == {F32: 280, INT4: 80}
+
+
+def test_arrays_may_stand_in_for_weights_but_not_in_place(values: np.ndarray) -> None:
+    network = sequential(2, 3, 1)
+    params = initialise(network, seed=1)
+    other = {**params, "0.0.0.0/weight": np.zeros((3, 2), np.float64), "0.0.0.0/bias": [0, 0, 0]}
+    x = np.ones((2, 2), np.float32)
+    np.testing.assert_allclose(predict(network, other, x, device="reference"), [[float(params["1.0.0.0/bias"][0])]] * 2)
+    assert train(network, x, x[:, :1], params=other, epochs=1, device="reference").steps == 1
+    with pytest.raises(ImmutableError, match="in place"):
+        params["0.0.0.0/weight"] = values
+    for wrong in ("text", [[1], [1, 2]]):
+        with pytest.raises(ArgumentError, match="no array of numbers"):
+            Params({**params, "0.0.0.0/weight": wrong})
+    with pytest.raises(CheckpointError, match=r"has shape \(4, 2\)"):
+        predict(network, {**params, "0.0.0.0/weight": np.zeros((4, 2))}, x, device="reference")
+    with pytest.raises(ArgumentError, match="expected weights, got NoneType"):
+        predict(network, None, x, device="reference")  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def test_a_weight_has_the_members_of_arrays_that_read() -> None:
+    weight = initialise(sequential(2, 3), seed=1)["0.0.0.0/weight"]
+    values = weight.numpy()
+    assert weight.mean() == values.mean()
+    assert weight.T.shape == weight.reshape(2, 3).shape == (2, 3)
+    assert weight.tolist() == values.tolist()
+    with pytest.raises(AttributeError, match="numpy"):
+        weight.fill(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import volumetric
 from tests.project.guesses import networks, training
 from tests.project.guesses.guess import Guess
 from volumetric.base.errors import VolumetricError
+from volumetric.base.peer_names import PEER_NAMES
 
 GUESSES: list[Guess] = [*networks.GUESSES, *training.GUESSES]
 
@@ -44,3 +46,12 @@ def test_there_are_guesses_of_many_peers() -> None:
     assert len(GUESSES) >= 40
     assert len({guess.peer for guess in GUESSES}) >= 6
     assert all("assert " in guess.code.splitlines()[-1] for guess in GUESSES if guess.code.strip())
+
+
+def test_answers_about_names_of_other_packages_are_of_names_that_are_missing() -> None:
+    for package, names in PEER_NAMES.items():
+        of = importlib.import_module(package)
+        for name, answer in names.items():
+            with pytest.raises(VolumetricError, match=f"no attribute '{name}'") as caught:
+                getattr(of, name)
+            assert caught.value.hint == answer

@@ -116,7 +116,7 @@ def test_what_is_no_data_is_refused() -> None:
         as_data(i for i in range(3))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ShapeError, match="the same number of samples"):
         as_data((np.zeros(3), np.zeros(4)))
-    with pytest.raises(ShapeError, match="the same number of samples"):
+    with pytest.raises(ShapeError, match="there are no samples"):
         Batch(np.zeros(0), np.zeros(0))
     with pytest.raises(SpecError, match="batch_size"):
         numbers(batch_size=0)

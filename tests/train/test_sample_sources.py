@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import volumetric
 from volumetric.base.errors import CheckpointError, SpecError, UnsupportedError, VolumetricError
 from volumetric.train import TrainConfig, load_samples, train
 from volumetric.train.data import as_data
@@ -97,6 +98,28 @@ def test_a_frame_with_texts_as_its_last_column_has_classes() -> None:
     values = load_samples(Frame(a=[1, 2], b=[3, 4]), targets="a")
     assert (values.classes, values.targets.tolist(), values.features) == ((), [[1], [2]], ("b",))
     assert load_samples(Frame(a=[1, 2], b=[3, 5]), classes=True).classes == ("3", "5")
+
+
+def test_a_model_chooses_the_columns_of_a_table_by_name(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 30)).astype(np.float32)
+    kinds = np.where(a > 3 * b, "x", "y").astype(object)
+    result = train(volumetric.sequential(2, 4, 2), Frame(a=a, b=b, kind=kinds), epochs=3, lr=0.1, device="reference")
+    assert result.classes == ("x", "y")  # their loss is a cross entropy, as in files
+    rows = result.predict(np.stack([a, b], axis=1))
+    assert np.array_equal(result.predict(Frame(kind=kinds, b=b, a=a)), rows)
+    result.save(tmp_path / "model")
+    model = volumetric.load(tmp_path / "model", device="reference")
+    assert np.array_equal(model.predict(Frame(b=b, a=a)), model.predict(np.stack([a, b], axis=1)))
+    with pytest.raises(SpecError, match="no column 'b'"):
+        model.predict(Frame(a=a))
+
+
+def test_a_column_that_occurs_twice_is_refused() -> None:
+    frame = Frame(a=[1, 2], y=[3, 4])
+    frame.columns = ["a", "a", "y"]
+    with pytest.raises(SpecError, match="two columns 'a'"):
+        load_samples(frame)
 
 
 def test_a_dataset_keeps_the_names_of_its_classes() -> None:

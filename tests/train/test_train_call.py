@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import io
+import pickle
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -12,11 +14,12 @@ import pytest
 
 import volumetric
 import volumetric.train as package
-from volumetric.base.errors import SpecError, VolumetricError
+from volumetric.base.errors import ShapeError, SpecError, UnsupportedError, VolumetricError
 from volumetric.base.progress_line import ProgressLine, is_watched
 from volumetric.base.sparkline import sparkline, sparkline_svg
 from volumetric.builders import sequential
-from volumetric.layers import Dense, Embedding
+from volumetric.clocked import Clocked
+from volumetric.layers import LSTM, Dense, Embedding, LastStep
 from volumetric.network import Network, initialise
 from volumetric.train import MSE, SGD, Adam, ArrayData, Cosine, EpochEvent, Linear, TrainConfig, TrainResult, train
 from volumetric.train.train_settings import OF_BATCHES, OF_OPTIMISER, TrainSettings, config_of
@@ -192,3 +195,55 @@ def test_a_shorter_line_covers_a_longer_one() -> None:
     first, last = stream.getvalue().split("\r")[1:]
     assert len(last.rstrip("\n")) >= len(first)
     assert EpochLine(3)(EpochEvent(step=1, epoch=2, loss=0.5, accuracy=0.25)) == "epoch 3/3  loss 0.5  accuracy 25.0%"
+
+
+@pytest.mark.parametrize("name", ["net.onnx", "net.npz", "net.safetensors", "net.py", "net.c"])
+def test_a_suffix_names_the_format(name: str, tmp_path: Path) -> None:
+    result = train(NET, X, Y)
+    result.save(tmp_path / name)
+    assert (tmp_path / name).is_file()
+    for wrong in ("net.pt", "net.h5"):
+        with pytest.raises(UnsupportedError, match="cannot be written"):
+            result.save(tmp_path / wrong)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_results_and_networks_are_copied_and_pickled() -> None:
+    result = train(NET, X, Y)
+    again = pickle.loads(pickle.dumps(result))
+    assert again.network == NET == copy.deepcopy(NET)
+    assert (again.predict(X) == result.predict(X)).all()
+    machine = Clocked(NET, clocks={"0.0.0.0": "every(2)"})
+    assert pickle.loads(pickle.dumps(machine)) == copy.deepcopy(machine) == machine
+
+
+def test_a_history_is_shown_as_a_table() -> None:
+    lines = repr(train(NET, X, Y, epochs=30, device="reference").history).splitlines()
+    assert lines[0].split() == ["epoch", "loss"]
+    assert len(lines) == 22
+    assert lines[11] == "… 10 more …"
+
+
+def test_a_function_of_batches_needs_no_parameter() -> None:
+    result = train(NET, lambda: iter([(X, Y)]), epochs=2, device="reference")
+    assert result.steps == 2
+
+
+def test_types_of_numpy_are_types() -> None:
+    params = train(NET, X, Y, dtype=np.float16, device="reference").params
+    assert params["0.0.0.0/weight"].dtype == "float16"
+
+
+def test_no_samples_are_said_to_be_none() -> None:
+    with pytest.raises(ShapeError, match="there are no samples"):
+        train(NET, X[:0], Y[:0])
+
+
+def test_one_target_for_each_sequence_needs_whole_sequences() -> None:
+    network = volumetric.sequential(2, LSTM(2, 3), 1)
+    x = np.ones((4, 6, 2), np.float32)
+    with pytest.raises(ShapeError) as caught:
+        train(network, x, x[:, 0, 0], device="reference")
+    assert "sequential((6, features)" in (caught.value.hint or "")
+    whole = volumetric.sequential((6, 2), LSTM(2, 3), LastStep(), 1)
+    assert train(whole, x, x[:, 0, 0], device="reference").predict(x).shape == (4, 1)

@@ -14,7 +14,7 @@ from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import ArgumentError, ShapeError, SpecError
 from volumetric.devices.named_devices import AnyDevice, open_device
 from volumetric.dtypes import DType, Scheme
-from volumetric.network import INPUT, OUTPUT, Network
+from volumetric.network import INPUT, OUTPUT, Network, check_params
 from volumetric.network.weight_store import Params
 from volumetric.run import Plan, RunOptions, lower
 from volumetric.run.device import Executable, SequenceRows, output_of
@@ -39,7 +39,7 @@ _TOGETHER_BYTES = 64 << 20
 @overload
 def predict(
     network: Network,
-    params: Params,
+    params: Params | Mapping[str, ArrayLike],
     inputs: Given,
     *,
     device: AnyDevice = "auto",
@@ -50,7 +50,7 @@ def predict(
 @overload
 def predict(
     network: Network,
-    params: Params,
+    params: Params | Mapping[str, ArrayLike],
     inputs: Given,
     *,
     device: AnyDevice = "auto",
@@ -61,7 +61,7 @@ def predict(
 @explain_call_errors
 def predict(
     network: Network,
-    params: Params,
+    params: Params | Mapping[str, ArrayLike],
     inputs: Given,
     *,
     device: AnyDevice = "auto",
@@ -75,6 +75,7 @@ def predict(
 
     Parameters
     ----------
+    params : weights of the network, or arrays by the same keys
     inputs : rows ``[samples, …]``, computed `batch_size` at a time; or sequences ``[samples, T, …]``, each of which
         begins with an empty state; a call computes several. If a layer reads earlier rows, for example a recurrent
         layer, rows without an axis of samples are one sequence. For a network with several inputs: these arrays by
@@ -89,6 +90,8 @@ def predict(
         `inputs` does not have the shape of the network's input, or has no sample.
     SpecError
         The network has no such output.
+    CheckpointError
+        `params` are not those of the network.
     """
     if not isinstance(params, Mapping):
         is_result = hasattr(params, "params")
@@ -99,6 +102,8 @@ def predict(
             else "call predict(network, params, inputs), with params of initialise(network), train(…) or load(…)",
         )
     plan = lower(network)
+    params = Params.of(params)
+    check_params(network, params)
     calls = _BatchedCalls(plan, inputs, batch_size)
     opened = open_device(device)
     if dtype is not None:

@@ -87,6 +87,12 @@ class UnknownAttributeError(VolumetricError, AttributeError):
     advice: ClassVar[str | None] = "dir(…) lists the names"
 
 
+class UnknownImportError(VolumetricError, ImportError):
+    """A package has no name that is imported from it."""
+
+    advice: ClassVar[str | None] = "dir(…) lists the names"
+
+
 class MissingKeyError(VolumetricError, KeyError):
     """There is no layer or weight under a key."""
 

@@ -7,7 +7,8 @@ import warnings
 from functools import wraps
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from types import MappingProxyType, ModuleType
+from opcode import opmap
+from types import FrameType, MappingProxyType, ModuleType
 
 TYPE_CHECKING = False  # as in `typing`, whose import would take half the time of `import volumetric`
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     F = TypeVar("F", bound=Callable[..., Any])
 
+_IMPORT_FROM: Final = opmap["IMPORT_FROM"]
 MODULES: Final[Mapping[str, str]] = MappingProxyType(
     {
         **{
@@ -168,16 +170,22 @@ def moved_names_getattr(package: str, otherwise: Callable[[str], Any] | None = N
         except AttributeError:
             if name.startswith("_"):
                 raise
-            from volumetric.base.errors import UnknownAttributeError  # only errors need these
+            from volumetric.base.errors import UnknownAttributeError, UnknownImportError  # only errors need these
             from volumetric.base.hints import suggestion
+            from volumetric.base.peer_names import PEER_NAMES
 
             known = getattr(sys.modules[package], "__all__", ())
-            raise UnknownAttributeError(
-                f"module {package!r} has no attribute {name!r}",
-                hint=suggestion(name, known, f"dir({package}) lists all"),
-            ) from None
+            hint = PEER_NAMES.get(package, {}).get(name) or suggestion(name, known, f"dir({package}) lists all")
+            if _is_import(sys._getframe(1)):
+                raise UnknownImportError(f"cannot import name {name!r} from {package!r}", hint=hint) from None
+            raise UnknownAttributeError(f"module {package!r} has no attribute {name!r}", hint=hint) from None
 
     return get
+
+
+def _is_import(frame: FrameType) -> bool:
+    """Whether a frame executes ``from package import name``: Python replaces an `AttributeError` there by its own."""
+    return frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM
 
 
 def renamed_members(constructor: bool = False, /, **members: str) -> Callable[[type[T]], type[T]]:

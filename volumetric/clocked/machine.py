@@ -16,6 +16,7 @@ Systolic arrays: Kung 1982, "Why systolic architectures?".
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -84,6 +85,11 @@ class Clocked:
             hold: Mapping[str, Hold] = ...,
             start: Start = ...,
         ) -> None: ...
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments."""
+        own = {"clocks": dict(self.clocks), "hold": dict(self.hold), "start": self.start}
+        return functools.partial(type(self), self.network, **own), ()
 
     def __post_init__(self) -> None:
         """Check the fields."""

@@ -43,10 +43,10 @@ def open_guessed(location: ModelLocation, dtype: Scheme | None, guess: bool | Ma
         raise CheckpointError(f"{where} is {adapter[0]}, not a model", hint=adapter[1])
     if assumptions is None:
         raise CheckpointError(
-            f"{location.directory} has weights, but no config.json",
+            f"{where} has weights, but no config.json",
             hint=(
                 "add config.json, which has the family and the sizes, or use guess=True (--guess) to guess "
-                "them from names and shapes"
+                "them from names and shapes; volumetric.detect.load_state(network, path) fills a network that you have"
             ),
         )
     detection = detect(source, assumptions, where)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+import numpy as np
+
 from volumetric.base.errors import DTypeError
 from volumetric.dtypes.blocks import BlockFormat, find_format
 from volumetric.dtypes.registry import DType, added_names, parse_dtype
@@ -90,12 +92,12 @@ class Scheme:
         return Scheme(dtype=dtype, group=group, symmetric=dtype.kind != "uint", scale_dtype=_default_scale_dtype(dtype))
 
     @staticmethod
-    def parse(spec: str | Scheme | DType) -> Scheme:
+    def parse(spec: str | Scheme | DType | type[object]) -> Scheme:
         """Return the scheme that `spec` describes.
 
         Parameters
         ----------
-        spec : str, Scheme or DType
+        spec : str, Scheme, DType or a type of NumPy
             ``"int4:g32"``, ``"q4_0"``, ``"bf16"``, ``"fp8"``, ``"i8:row:f32"``, ``"int4:g64:asym"`` (= ``uint4:g64``),
             ``"q4_k"``
 
@@ -113,6 +115,8 @@ class Scheme:
             return spec
         if isinstance(spec, DType):
             return Scheme.default(spec)
+        if isinstance(spec, (type, np.dtype)):  # np.float16, ml_dtypes.bfloat16
+            spec = np.dtype(spec).name
         if not isinstance(spec, str):
             raise DTypeError(f"a scheme must be text, got {type(spec).__name__}")
         return _parse(spec)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import ArgumentError, SpecError
+from volumetric.base.event_series import EventSeries
 from volumetric.base.keyword_synonyms import accept_synonyms
 from volumetric.base.notebook_cell import stop_button
 from volumetric.base.notebook_html import facts_table, image_of, picture_of
@@ -50,6 +54,8 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "hidden": "genomes begin without hidden nodes, and mutations add them: add_node=0.05",
     "pop": "population=150 is the number of genomes; continue with result.population.evolve(fitness, generations)",
     "feed_forward": "recurrent=True allows cycles; without it genomes are feed-forward",
+    "algorithm": "grids of layers evolve by GridPopulation(GridConfig(), network).evolve(problem, generations)",
+    "search": "novelty is problems.NoveltySearch, several objectives are ParetoRun; see docs/evolution.md",
     "parallel": "executor=Workers(2) evaluates in processes",
     "n_jobs": "executor=Workers(2) evaluates in processes",
     "num_workers": "executor=Workers(2) evaluates in processes",
@@ -65,6 +71,20 @@ _SETTINGS: Final = frozenset(f.name for of in (EvolutionConfig, *_SECTIONS.value
 """Keywords of `evolve` that are settings."""
 
 
+_FURTHER = ("generation", "stdev", "best_genome", "best_hidden", "best_connections", "species", "threshold")
+
+
+class GenerationHistory(EventSeries[Evaluated]):
+    """The events of generations. ``history["best"]`` is the list of their best fitness."""
+
+    __slots__ = ()
+
+    word: ClassVar[str] = "generation"
+    values: ClassVar[tuple[str, ...]] = ("best", "mean", "worst", "failures", *_FURTHER)
+    columns: ClassVar[int] = 4
+    synonyms: ClassVar[Mapping[str, str]] = {"fitness": "best", "max": "best", "avg": "mean", "std": "stdev"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class EvolutionResult:
     """The result of `evolve`. In a notebook it shows itself as a table, the curve of fitness and the champion.
@@ -74,7 +94,7 @@ class EvolutionResult:
     champion : the best genome of the run
     fitness : its fitness
     generation : the generation in which it appeared, from 0
-    history : one event for each generation
+    history : one event for each generation; ``history["best"]`` lists the best fitness of each
     reason : why the run ended, one of `volumetric.evolution.loop.ENDS`
     population : the run; ``population.evolve(fitness, 50)`` continues it
     """
@@ -82,7 +102,7 @@ class EvolutionResult:
     champion: Genome
     fitness: float
     generation: int
-    history: tuple[Evaluated, ...]
+    history: GenerationHistory
     reason: str
     population: Population
 
@@ -99,25 +119,34 @@ class EvolutionResult:
     __call__ = activate
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the champion as a model for `volumetric.load`, replaced atomically; as a genome if it ends in .json.
+        """Write the champion as a model for `volumetric.load`, replaced atomically.
+
+        A name that ends in .json is the genome, .py or .c its source code, and .onnx, .npz or .safetensors a file of
+        that format.
 
         Raises
         ------
-        UnsupportedError : no network of layers computes this champion, which is recurrent or has other activations
+        UnsupportedError : no network of layers computes this champion, which is recurrent or has other activations; or
+            the name ends as a file of another format
         CheckpointError : the directory cannot be written, or holds something else
         """
         from volumetric.base.errors import UnsupportedError
-        from volumetric.loaders.native_checkpoint import save_native
+        from volumetric.loaders.convert_model import save_network
 
         if Path(path).suffix == ".json":
             self.champion.save(path)
+            return
+        if Path(path).suffix in (".py", ".c"):
+            from volumetric.evolution.genome_code import save_genome_source
+
+            save_genome_source(path, self.champion)
             return
         try:
             network, params = self.champion.to_network()
         except UnsupportedError as error:
             name = Path(path).with_suffix(".json").name
             raise UnsupportedError(str(error), hint=f"save({name!r}) writes the genome, for Genome.load") from None
-        save_native(os.fspath(path), network, params)
+        save_network(path, network, params)
 
     def _rows(self) -> list[tuple[str, str]]:
         connections = int(self.champion.connections["enabled"].sum())
@@ -168,8 +197,9 @@ def evolve(
     ----------
     fitness : what is maximised: a function of a genome that returns a number, such as
         ``lambda net: -abs(net.activate([0.2, 0.8])[0] - 0.5)``; a problem, see `volumetric.evolution.problems`; the
-        name of a problem, ``"xor"``, or of an environment of Gymnasium, ``"CartPole-v1"``; a table as in a file,
-        ``{"kind": "parity", "bits": 4}``; or a tuple of inputs and targets that genomes learn to compute
+        name of a problem, ``"xor"``, or of an environment of Gymnasium, ``"CartPole-v1"``; the class of an
+        environment, a function without parameters that returns one, or an environment, which is copied; a table as in a
+        file, ``{"kind": "parity", "bits": 4}``; or a tuple of inputs and targets that genomes learn to compute
     inputs, outputs : numbers of inputs and outputs; None: those of the problem, or 2 and 1
     population : genomes of a generation; None: that of `config`, by default 150
     generations : generations at most; the run ends earlier if a genome reaches ``fitness_threshold``
@@ -225,7 +255,7 @@ def evolve(
         champion=champion.genome,
         fitness=champion.fitness,
         generation=champion.generation,
-        history=tuple(events),
+        history=GenerationHistory(events),
         reason=run.ended,
         population=run,
     )
@@ -253,6 +283,8 @@ def _problem(of: Any) -> Any:
     ------
     ArgumentError : `of` is none
     """
+    if _is_environment(of) and isinstance(of, type):
+        return Gym(entry=of)
     if isinstance(of, type):
         raise ArgumentError(f"evolve: fitness is the class {of.__name__}", hint=f"pass an instance: {of.__name__}(…)")
     if isinstance(of, Problem):
@@ -266,16 +298,33 @@ def _problem(of: Any) -> Any:
     if isinstance(of, tuple | list) and len(of) == 2:
         x, y = (np.asarray(part) for part in of)
         return Table.of(x[:, None] if x.ndim == 1 else x, y[:, None] if y.ndim == 1 else y)
-    spec: Any = getattr(of, "spec", None)
-    if hasattr(of, "reset") and hasattr(of, "step") and hasattr(spec, "id"):  # an environment of Gymnasium
-        return Gym(id=spec.id, arguments=tuple(dict(spec.kwargs).items()))
+    if _is_environment(of):
+        spec: Any = getattr(of, "spec", None)
+        if hasattr(spec, "id") and not getattr(spec, "additional_wrappers", ()):
+            return Gym(id=spec.id, arguments=tuple(dict(spec.kwargs).items()))
+        return Gym(id=type(of).__name__, entry=partial(copy.deepcopy, of))  # each genome plays in one of its own
     if not callable(of):
         raise ArgumentError(
             f"evolve: fitness is a {type(of).__name__}",
             hint='pass a function of a genome, or the name of a problem: "xor", "CartPole-v1"',
         )
+    if _takes_nothing(of):
+        return Gym(entry=of)
     takes_random(of)
     return of
+
+
+def _is_environment(of: Any) -> bool:
+    """Whether `of` is an environment of Gymnasium, or the class of one."""
+    return hasattr(of, "reset") and hasattr(of, "step") and not isinstance(of, Problem)
+
+
+def _takes_nothing(of: Callable[..., Any]) -> bool:
+    """Whether a function has no parameters, as one that returns a new environment."""
+    try:
+        return not inspect.signature(of).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def _config(config: EvolutionConfig | None, settings: Mapping[str, Any], **own: int | None) -> EvolutionConfig:

@@ -97,6 +97,10 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         self.progress: Progress = Progress()
         self._begin(config)
 
+    def __repr__(self) -> str:
+        best = "" if self.champion is None else f", best fitness {self.champion.fitness:.6g}"
+        return f"<{type(self).__name__} of {len(self.pool)} genomes, generation {self.generation}{best}>"
+
     def _begin(self, config: C) -> None:
         """Create generation 0 from `config`."""
         self.config: C = config

@@ -8,8 +8,9 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from volumetric.base._typing import Shape
 from volumetric.base.caller_location import with_caller_location
-from volumetric.base.errors import SpecError, VolumetricError
+from volumetric.base.errors import ShapeError, SpecError, VolumetricError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.traced_tensor import TracedTensor
 
@@ -24,6 +25,7 @@ def emit_traced(scope: Scope, spec: LayerSpec, inputs: Sequence[int]) -> Any:
     Raises
     ------
     SpecError : `emit` raises another error than those of the engine, or does not return a tensor of this graph
+    ShapeError : it returns another shape than `output_shape` says
     """
     work, outer = scope.work, scope.work.traces
     with work.tracing(f"the layer {spec.kind}"):
@@ -43,9 +45,25 @@ def emit_traced(scope: Scope, spec: LayerSpec, inputs: Sequence[int]) -> Any:
             f"{spec.kind} at {scope.path}: emit returned a tensor of another graph",
             hint="compute from the arguments of emit, not from tensors that an earlier call stored",
         )
+    _check_shape(scope, spec, inputs, work.shape(index(y)))
     if not outer:
         return index(y)
     return y if isinstance(y, TracedTensor) else work.traced(y)
+
+
+def _check_shape(scope: Scope, spec: LayerSpec, inputs: Sequence[int], shape: Shape) -> None:
+    """Raise `ShapeError` unless `emit` returned rows of the shape that `output_shape` promises."""
+    promised = spec.output_shape(*(scope.work.shape(x) for x in inputs))
+    if shape[1:] == promised[1:]:
+        return
+    sizes = ", ".join(
+        ["*shape[:-1]", str(shape[-1])] if shape[1:-1] == promised[1:-1] else ["shape[0]", *map(str, shape[1:])]
+    )
+    raise ShapeError(
+        f"{spec.kind} at {scope.path}: emit returned rows of shape {list(shape[1:])}, but output_shape says "
+        f"{list(promised[1:])}",
+        hint=f"define output_shape in the layer: def output_shape(self, shape): return ({sizes})",
+    )
 
 
 def _refuse(scope: Scope, spec: LayerSpec, error: Exception) -> NoReturn:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from volumetric.base.errors import CheckpointError, UnsupportedError
+from volumetric.clocked import Clocked
 from volumetric.dtypes import DType, Scheme
 from volumetric.loaders.folded_inputs import fold_inputs
+from volumetric.loaders.generation_config import GenerationDefaults
 from volumetric.loaders.gguf_export import gguf_scheme, save_gguf
 from volumetric.loaders.hf_export import out_scheme, save_hf
 from volumetric.loaders.loaded_model import LoadedModel, open_model
@@ -20,6 +22,7 @@ from volumetric.loaders.named_arrays import save_arrays
 from volumetric.loaders.native_checkpoint import NativeFacts, save_native
 from volumetric.loaders.target_schemes import convert_params, target_schemes
 from volumetric.loaders.text_files import text_files
+from volumetric.network import Network, Params
 
 if TYPE_CHECKING:
     from volumetric.loaders.peft_merge import Lora
@@ -295,6 +298,50 @@ def save_model(
         )
         files, machine = text_files(model), model.clocked
         save_native(target, model.network, model.params, facts=facts, files=files, head=model.head, clocked=machine)
+
+
+def save_network(
+    target: str | os.PathLike[str],
+    network: Network,
+    params: Params,
+    *,
+    facts: NativeFacts | None = None,
+    files: Mapping[str, bytes] | None = None,
+    clocked: Clocked | None = None,
+) -> None:
+    """Write a network in the format that the suffix of `target` names, as `convert_model` does; else natively.
+
+    Parameters
+    ----------
+    facts, files, clocked : see `save_native`
+
+    Raises
+    ------
+    UnsupportedError : no format has this suffix, or the format cannot store the network
+    CheckpointError : the target cannot be written
+    """
+    place, facts = Path(target), facts or NativeFacts()
+    chosen = format_of(place)
+    if chosen == "native":
+        save_native(place, network, params, facts=facts, files=files, clocked=clocked)
+        return
+    if files:
+        raise UnsupportedError(f"{place}: the format {chosen} cannot store {', '.join(files)}", hint="save a directory")
+    model = LoadedModel(
+        name=place.stem,
+        network=network,
+        params=params,
+        tokenizer=None,
+        chat_template=None,
+        generation=GenerationDefaults(),
+        context_length=facts.context_length,
+        path=place,
+        inputs=facts.inputs,
+        classes=facts.classes,
+        features=facts.features,
+        clocked=clocked,
+    )
+    save_model(place, model, chosen)
 
 
 def _check_dtype(scheme: Scheme, to: Format) -> None:

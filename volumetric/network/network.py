@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -12,13 +13,7 @@ import numpy as np
 
 from volumetric.base._typing import ROWS, Shape
 from volumetric.base.call_errors import explain_call_errors
-from volumetric.base.errors import (
-    ArgumentError,
-    CheckpointError,
-    ShapeError,
-    SpecError,
-    VolumetricError,
-)
+from volumetric.base.errors import ArgumentError, CheckpointError, ShapeError, SpecError, VolumetricError
 from volumetric.base.hints import format_value
 from volumetric.layers import LayerSpec, ParamSpec
 from volumetric.layers.initial_values import check_init, initial_value, is_drawn
@@ -129,6 +124,12 @@ class Network(NetworkViews):
         object.__setattr__(self, "reads", MappingProxyType(read))
         object.__setattr__(self, "shapes", MappingProxyType(shapes))
         object.__setattr__(self, "_shared", follow_shared(ordered, self.links))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments; the new network infers the rest. Layers of your own need their module."""
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        plain = {name: dict(own[name]) for name in ("layers", "inputs", "outputs")}
+        return functools.partial(type(self), **own | plain), ()
 
     @property
     def ports(self) -> dict[str, Port]:

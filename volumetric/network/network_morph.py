@@ -11,7 +11,8 @@ from volumetric.base.errors import CheckpointError, DTypeError, SpecError
 from volumetric.base.text_table import TextTable
 from volumetric.dtypes import DType, Packed, Scheme, parse_dtype
 from volumetric.network.grid import Coord, CoordLike
-from volumetric.network.weight_store import MorphReport, WeightDifference, WeightStore
+from volumetric.network.weight_difference import MorphReport, WeightDifference
+from volumetric.network.weight_store import WeightStore
 
 if TYPE_CHECKING:
     from volumetric.network.network import Network

@@ -5,106 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from volumetric.base._typing import Shape
-from volumetric.base.errors import ImmutableError, MissingKeyError, ShapeError
+from volumetric.base.errors import ArgumentError, ImmutableError, MissingKeyError, ShapeError
 from volumetric.base.hints import suggestion
 from volumetric.base.moved_modules import renamed_members
-from volumetric.base.notebook_html import ShowsFields
 from volumetric.base.progress import byte_size
 from volumetric.base.text_table import TextTable
 from volumetric.dtypes import Packed, Scheme, decode, encode
 from volumetric.network.grid import Coord
-
-_PIECE = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MorphReport(ShowsFields):
-    """The error of converted values relative to the originals, after dequantisation.
-
-    Attributes
-    ----------
-    nmse : mean squared error over mean square
-    cosine : cosine of the angle between the two
-    max_abs : largest absolute difference
-    """
-
-    nmse: float
-    cosine: float
-    max_abs: float
-
-    @classmethod
-    def between(cls, before: NDArray[np.float32], after: NDArray[np.float32]) -> MorphReport:
-        """Compare two arrays of one shape; two zero arrays are equal."""
-        return WeightDifference.between(before, after).report()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightDifference:
-    """Sums over original values a and converted values b; sums of several tensors can be added.
-
-    Attributes
-    ----------
-    elements : number of elements
-    power, other, dot, error : sums of a², b², a b and (a − b)²
-    max_abs : largest ``|a − b|``
-    """
-
-    elements: int = 0
-    power: float = 0.0
-    other: float = 0.0
-    dot: float = 0.0
-    error: float = 0.0
-    max_abs: float = 0.0
-
-    @classmethod
-    def between(cls, before: NDArray[np.float32], after: NDArray[np.float32]) -> WeightDifference:
-        """Compare two arrays of one shape, in float64."""
-        total = cls()
-        before, after = before.ravel(), after.ravel()
-        for at in range(0, before.size, _PIECE):  # in chunks: float64 copies of a whole embedding are large
-            total += cls._of_arrays(*(x[at : at + _PIECE].astype(np.float64) for x in (before, after)))
-        return total
-
-    @classmethod
-    def _of_arrays(cls, a: NDArray[np.float64], b: NDArray[np.float64]) -> WeightDifference:
-        with np.errstate(invalid="ignore"):  # the difference of equal infinities is NaN
-            d = a - b
-        top = float(np.abs(d).max(initial=0.0))
-        return cls(
-            elements=a.size, power=float(a @ a), other=float(b @ b), dot=float(a @ b), error=float(d @ d), max_abs=top
-        )
-
-    def __add__(self, other: WeightDifference) -> WeightDifference:
-        return WeightDifference(
-            elements=self.elements + other.elements,
-            power=self.power + other.power,
-            other=self.other + other.other,
-            dot=self.dot + other.dot,
-            error=self.error + other.error,
-            max_abs=float(np.maximum(self.max_abs, other.max_abs)),  # unlike max, it propagates NaN
-        )
-
-    def report(self) -> MorphReport:
-        """Return the error; all-zero tensors are equal."""
-        norm = math.sqrt(self.power * self.other)
-        return MorphReport(
-            nmse=self.error / self.power if self.power else float(self.error > 0),
-            cosine=self.dot / norm if norm else float(self.power == self.other),
-            max_abs=self.max_abs,
-        )
-
+from volumetric.network.weight_difference import MorphReport, WeightDifference
 
 _SHOWN = 4
 """Values in the ``repr`` of a weight."""
+
+
+_SHAPING = ("T", "astype", "flatten", "item", "ravel", "reshape", "squeeze", "swapaxes", "take", "tolist", "transpose")
+_SUMMING = ("all", "any", "argmax", "argmin", "cumsum", "max", "mean", "min", "prod", "std", "sum", "trace", "var")
+_READS = frozenset({*_SHAPING, *_SUMMING, "argsort", "clip", "diagonal", "dot", "nonzero", "round"})
+"""Members of arrays that weights have, too."""
 
 
 @renamed_members(stored="packed", converted="convert", through="transformed_by", pieces="row_blocks")
@@ -189,6 +114,12 @@ class WeightStore(NDArrayOperatorsMixin):
 
         def __setitem__(self, index: object, value: object) -> None:
             raise ImmutableError("a weight is not changed in place", hint="params[key].assign(array) sets all of it")
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a member of the array of values, such as ``T``, ``mean`` or ``reshape``; none that writes."""
+        if name in _READS:
+            return getattr(self.values(), name)
+        raise AttributeError(f"a weight has no attribute {name!r}; numpy() returns its values as an array")
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values())
@@ -330,13 +261,43 @@ class WeightStore(NDArrayOperatorsMixin):
 class Params(Mapping[str, WeightStore]):
     """Weights of a network: ``"z.y.x.slot/name"`` → `WeightStore`, in the network's order.
 
-    A coordinate and a name are a key, too: ``params[(0, 0, 0, 1), "weight"]``.
+    A coordinate and a name are a key, too: ``params[(0, 0, 0, 1), "weight"]``. Weights do not change in place; others
+    in their stead are ``Params({**params, key: array})``.
+
+    Parameters
+    ----------
+    stores : key → weight, or an array, which is stored as float32 unless it has another type of floats
     """
 
     __slots__ = ("_stores",)
 
-    def __init__(self, stores: Mapping[str, WeightStore]) -> None:
-        self._stores = dict(stores)
+    def __init__(self, stores: Mapping[str, WeightStore | ArrayLike]) -> None:
+        self._stores: dict[str, WeightStore] = {
+            key: of if isinstance(of, WeightStore) else _store_of(key, of) for key, of in stores.items()
+        }
+
+    @classmethod
+    def of(cls, weights: Params | Mapping[str, WeightStore | ArrayLike]) -> Params:
+        """Return `weights` as parameters.
+
+        Raises
+        ------
+        ArgumentError : they are no mapping of arrays
+        """
+        if isinstance(weights, Params):
+            return weights
+        if not isinstance(weights, Mapping):
+            raise ArgumentError(
+                f"expected weights, got {type(weights).__name__}",
+                hint="initialise(network) returns new ones; result.params are those of training",
+            )
+        return cls(weights)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        """Refuse: weights do not change in place."""
+        raise ImmutableError(
+            "parameters are not changed in place", hint="others in their stead: Params({**params, key: array})"
+        )
 
     def __getitem__(self, key: str | tuple[object, str]) -> WeightStore:
         try:
@@ -389,6 +350,24 @@ class Params(Mapping[str, WeightStore]):
         for store in self._stores.values():
             counts[store.scheme] = counts.get(store.scheme, 0) + int(np.prod(store.shape, dtype=np.int64))
         return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def _store_of(key: str, values: ArrayLike) -> WeightStore:
+    """Return a store of an array.
+
+    Raises
+    ------
+    ArgumentError : it is none of numbers
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.empty(0, object)
+    if array.dtype.kind in "biu":
+        array = array.astype(np.float32)
+    if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
+        raise ArgumentError(f"weight {key!r} is no array of numbers: {type(values).__name__}", hint="pass an array")
+    return WeightStore.from_array(array)
 
 
 def _key(key: object) -> Any:

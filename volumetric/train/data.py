@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -58,8 +59,10 @@ class Batch:
         if isinstance(self.targets, Mapping) and not self.targets:
             raise ShapeError("a batch needs targets, got none", hint="pass targets by output")
         counts = {name: len(a) if a.ndim else 0 for name, a in self.arrays.items()}
+        sizes = ", ".join(f"{name} {count}" for name, count in counts.items())
+        if set(counts.values()) == {0}:
+            raise ShapeError(f"there are no samples: {sizes}", hint="the first axis is samples: give at least one")
         if len(set(counts.values())) != 1 or 0 in counts.values():
-            sizes = ", ".join(f"{name} {count}" for name, count in counts.items())
             raise ShapeError(
                 f"a batch needs the same number of samples in inputs, targets and mask, got {sizes}",
                 hint="the first axis of each array is samples: one row of targets for each row of inputs",
@@ -226,7 +229,7 @@ def checksum(array: Array) -> int:
 
 
 AnyBatch: TypeAlias = "Batch | tuple[Inputs, Targets] | tuple[Inputs, Targets, Masks]"
-AnyEpoch: TypeAlias = "Callable[[int], Iterable[AnyBatch]]"
+AnyEpoch: TypeAlias = "Callable[[int], Iterable[AnyBatch]] | Callable[[], Iterable[AnyBatch]]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -364,11 +367,19 @@ def as_data(source: AnyData) -> Data:
     if isinstance(source, tuple) and len(source) in (2, 3):
         return ArrayData(**_parts(source))
     if callable(source):
-        return StreamData(source)
+        return StreamData(_of_epochs(source))
     raise SpecError(
         f"cannot train on {type(source).__name__}",
         hint="pass (inputs, targets[, mask]), a problem, path or table, or a function that returns an epoch's batches",
     )
+
+
+def _of_epochs(make: Callable[..., Iterable[AnyBatch]]) -> Callable[[int], Iterable[AnyBatch]]:
+    """Return a function of the epoch's number; one without parameters makes the same batches in every epoch."""
+    try:
+        return make if inspect.signature(make).parameters else lambda epoch: make()
+    except ValueError:  # it has no signature
+        return make
 
 
 def _parts(parts: Sequence[Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from volumetric.dtypes import DType, Scheme
 from volumetric.network import Network
 from volumetric.network.weight_store import Params, WeightStore
 
-Precision: TypeAlias = "str | Scheme | DType | Mapping[str, str | Scheme | DType] | None"
+Precision: TypeAlias = "str | Scheme | DType | type[object] | Mapping[str, str | Scheme | DType] | None"
 """Storage of weights: None keeps every scheme; one scheme applies to all parameters that can be packed, with float32
 for the others (gains and biases); a mapping goes from patterns of keys, as ``"*/q.weight"``, to schemes: the first
 match applies, and unmatched parameters keep their schemes."""

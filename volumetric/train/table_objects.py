@@ -6,7 +6,7 @@ Objects are recognised by their methods, so none of the libraries is imported.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -53,10 +53,12 @@ def read_table_object(value: Any) -> ColumnTable:
     if hasattr(value, "features") and hasattr(value, "with_format"):
         return _of_dataset(value)
     source = f"the {type(value).__module__.partition('.')[0]} table"
-    if hasattr(value, "column_names"):
-        columns = {str(name): value.column(name) for name in value.column_names}
-    else:
-        columns = {str(name): value[name] for name in value.columns}
+    names_of = [*(value.column_names if hasattr(value, "column_names") else value.columns)]
+    twice = next((name for i, name in enumerate(map(str, names_of)) if name in map(str, names_of[:i])), None)
+    if twice is not None:
+        raise SpecError(f"{source} has two columns {twice!r}", hint="give each column a unique name")
+    arrow = hasattr(value, "column_names") and hasattr(value, "column")
+    columns = {str(name): value.column(name) if arrow else value[name] for name in names_of}
     arrays: dict[str, Array] = {}
     names: dict[str, tuple[str, ...]] = {}
     for name, column in columns.items():
@@ -69,6 +71,19 @@ def read_table_object(value: Any) -> ColumnTable:
             continue
         arrays[name] = _as_column(_values(column), name, source)
     return ColumnTable(source=source, arrays=arrays, names=names)
+
+
+def feature_rows(value: Any, features: Sequence[str]) -> Any:
+    """Return the columns of a table that a model was trained on, chosen by name, as rows; other values as they are.
+
+    Raises
+    ------
+    SpecError : the table lacks a column
+    """
+    if not features or not is_table(value):
+        return value
+    table = read_table_object(value)
+    return table.numbers(table.positions(features))
 
 
 def read_parquet(path: Path) -> ColumnTable:

@@ -36,6 +36,11 @@ def way_out(kind: str, output: Shape, target: Array) -> str:
         return "put samples first: targets.T"
     if target.size == int(np.prod(output)):
         return f"reshape the targets: targets.reshape({('-1', *map(str, output[1:]))})".replace("'", "")
+    if len(lead) == 2 and target.shape[:1] == lead[:1] and target.ndim < len(output):
+        return (
+            f"one target for each sequence needs a network that reads whole sequences, as sequential(({lead[1]}, "
+            "features), LSTM(features, 16), LastStep(), 1); otherwise pass a target for each row"
+        )
     return f"pass one target for each output of each sample: {list(output)}"
 
 

@@ -75,9 +75,9 @@ def train_arguments(
     samples = _samples(x, y, data, mask, seed, settings)
     if params is None:
         params = initialise(network.network if isinstance(network, Clocked) else network, seed)
-    elif not _is_weights(params):
+    elif not isinstance(params, Mapping):
         raise ArgumentError(f"train: expected weights, got {type(params).__name__}", hint=_FORMS)
-    return TrainArguments(network=network, params=params, data=samples, config=checked)
+    return TrainArguments(network=network, params=Params.of(params), data=samples, config=checked)
 
 
 def _samples(x: Any, y: Any, data: Any, mask: Any, seed: int, settings: Mapping[str, Any]) -> Data:

@@ -6,12 +6,12 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, SupportsIndex, overload
+from typing import Any, ClassVar, Literal, overload
 
 from volumetric.analysis.predict import BATCH, Given, predict
 from volumetric.base._typing import Array, F32Array
 from volumetric.base.errors import SpecError
-from volumetric.base.hints import suggestion
+from volumetric.base.event_series import EventSeries
 from volumetric.base.notebook_html import facts_table
 from volumetric.base.sparkline import sparkline, sparkline_svg
 from volumetric.clocked import Clocked
@@ -19,35 +19,19 @@ from volumetric.devices.named_devices import AnyDevice
 from volumetric.network import Network
 from volumetric.network.weight_store import Params
 from volumetric.train.output_losses import Tally, Terms
+from volumetric.train.table_objects import DataTable, feature_rows
 from volumetric.train.training_events import EpochEvent
 
-_SERIES = ("loss", "validation_loss", "accuracy", "metric", "epoch", "step")
 
-
-class EpochHistory(tuple[EpochEvent, ...]):
+class EpochHistory(EventSeries[EpochEvent]):
     """The events of epochs. ``history["loss"]`` is the list of their losses, as in Keras."""
 
     __slots__ = ()
 
-    @overload
-    def __getitem__(self, key: SupportsIndex, /) -> EpochEvent: ...
-    @overload
-    def __getitem__(self, key: slice, /) -> tuple[EpochEvent, ...]: ...
-    @overload
-    def __getitem__(self, key: str, /) -> list[Any]: ...
-    def __getitem__(self, key: SupportsIndex | slice | str, /) -> Any:
-        """Return one epoch, several, or a value of all epochs by its name.
-
-        Raises
-        ------
-        SpecError : epochs have no value of this name
-        """
-        if not isinstance(key, str):
-            return super().__getitem__(key)
-        name = {"val_loss": "validation_loss", "acc": "accuracy"}.get(key, key)
-        if name not in _SERIES:
-            raise SpecError(f"epochs have no {key!r}", hint=suggestion(key, _SERIES))
-        return [getattr(event, name) for event in self]
+    word: ClassVar[str] = "epoch"
+    values: ClassVar[tuple[str, ...]] = ("loss", "validation_loss", "accuracy", "metric", "epoch", "step")
+    columns: ClassVar[int] = 4
+    synonyms: ClassVar[Mapping[str, str]] = {"val_loss": "validation_loss", "acc": "accuracy"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -89,15 +73,15 @@ class TrainResult:
 
     @overload
     def predict(
-        self, x: Given, *, device: AnyDevice | None = ..., batch_size: int = ..., outputs: None = ...
+        self, x: Given | DataTable, *, device: AnyDevice | None = ..., batch_size: int = ..., outputs: None = ...
     ) -> F32Array: ...
     @overload
     def predict(
-        self, x: Given, *, device: AnyDevice | None = ..., batch_size: int = ..., outputs: Sequence[str]
+        self, x: Given | DataTable, *, device: AnyDevice | None = ..., batch_size: int = ..., outputs: Sequence[str]
     ) -> dict[str, F32Array]: ...
     def predict(
         self,
-        x: Given,
+        x: Given | DataTable,
         *,
         device: AnyDevice | None = None,
         batch_size: int = BATCH,
@@ -106,47 +90,49 @@ class TrainResult:
         """Return outputs of the network with the weights `best`; see `volumetric.predict`.
 
         Each call prepares the network anew. To predict often, save the result and open it by `volumetric.load`. The
-        outputs of a clocked network are those of the network without clocks, as for `volumetric.load`.
+        outputs of a clocked network are those of the network without clocks, as for `volumetric.load`. If the network
+        was trained on a table, `x` may be a table, whose columns are chosen by name.
         """
         return predict(
             self._structure,
             self.best,
-            x,
+            feature_rows(x, self.features),
             device=self.device if device is None else device,
             batch_size=batch_size,
             outputs=outputs,
         )
 
-    def __call__(self, x: Given) -> F32Array:
+    def __call__(self, x: Given | DataTable) -> F32Array:
         """Return ``predict(x)``."""
         return self.predict(x)
 
     def save(self, path: str | os.PathLike[str], *, tokenizer: Literal["bytes"] | None = None) -> None:
         """Write the network with the weights `best` to a directory for `volumetric.load`, replaced atomically.
 
+        A name that ends in .onnx, .npz, .safetensors, .py or .c is a file of that format, as `volumetric convert` has.
+
         Parameters
         ----------
-        path : the directory: new, empty, or with an earlier model
+        path : the directory: new, empty, or with an earlier model; or a file
         tokenizer : ``"bytes"`` for a network that reads and predicts the bytes of texts (see `token_windows`): the
             model then generates text
 
         Raises
         ------
         CheckpointError : the directory cannot be written, or holds something else
-        UnsupportedError : the path has the suffix of another format's file
+        UnsupportedError : the name ends as a file of another format, or the format cannot store the network
         """
         from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
-        from volumetric.loaders.convert_model import format_of
-        from volumetric.loaders.native_checkpoint import NativeFacts, save_native
+        from volumetric.loaders.convert_model import save_network
+        from volumetric.loaders.native_facts import NativeFacts
 
-        format_of(path, "native")
         clocked = self.network if isinstance(self.network, Clocked) else None
         files: dict[str, bytes] = {}
         if tokenizer is not None:
             _check_byte_network(self._structure, tokenizer)
             files["tokenizer.json"] = byte_tokenizer_json()
         facts = NativeFacts(classes=self.classes, features=self.features)
-        save_native(os.fspath(path), self._structure, self.best, facts=facts, files=files, clocked=clocked)
+        save_network(path, self._structure, self.best, facts=facts, files=files, clocked=clocked)
 
     @property
     def _structure(self) -> Network:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack, overload
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from volumetric.base.call_errors import explain_call_errors
@@ -17,13 +18,15 @@ from volumetric.base.progress_line import progress_lines
 from volumetric.base.reporting import AnyReporter, call_each, reporters_of
 from volumetric.clocked import Clocked
 from volumetric.devices.named_devices import AnyDevice
+from volumetric.dtypes import Scheme
 from volumetric.network import Network
-from volumetric.network.weight_store import Params
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.observe import Observer
 from volumetric.train.data import AnyData, ArrayData, Data, as_data
 from volumetric.train.fitted_samples import fitted_data
 from volumetric.train.learner import Learner, OpenLearner, Watchable
 from volumetric.train.learner_opening import bind, open_learner
+from volumetric.train.losses import CrossEntropy
 from volumetric.train.notices import warn_of_dead_outputs, warn_of_ends, warn_of_settings
 from volumetric.train.port_rows import data_by_row
 from volumetric.train.precision import Precision
@@ -67,7 +70,7 @@ def train(
     y: Samples,
     config: TrainConfig | None = ...,
     *,
-    params: Params | None = ...,
+    params: Params | Mapping[str, WeightStore | ArrayLike] | None = ...,
     mask: Samples | None = ...,
     validation: AnyData | float | None = ...,
     reporters: Sequence[AnyReporter[Event]] = ...,
@@ -88,7 +91,7 @@ def train(
     x: AnyData,
     y: TrainConfig | None = ...,
     *,
-    params: Params | None = ...,
+    params: Params | Mapping[str, WeightStore | ArrayLike] | None = ...,
     validation: AnyData | float | None = ...,
     reporters: Sequence[AnyReporter[Event]] = ...,
     checkpoints: str | Path | None = ...,
@@ -107,7 +110,7 @@ def train(
     network: Network | Clocked,
     *,
     data: AnyData,
-    params: Params | None = ...,
+    params: Params | Mapping[str, WeightStore | ArrayLike] | None = ...,
     config: TrainConfig | None = ...,
     validation: AnyData | float | None = ...,
     reporters: Sequence[AnyReporter[Event]] = ...,
@@ -208,8 +211,11 @@ def train(
     network, params = arguments.network, arguments.params
     source = data_by_row(network, arguments.data)
     batches = source.batches_per_epoch if isinstance(source, ArrayData) else 0
+    if isinstance(source, ArrayData) and source.classes and arguments.config is None:
+        settings = {"loss": CrossEntropy(), **settings}  # as files do
     config = config_of(arguments.config, settings, batches)
     if dtype is not None:
+        dtype = Scheme.parse(dtype) if isinstance(dtype, type | np.dtype) else dtype
         config = dataclasses.replace(config, dtype=dtype)
     config.losses.check(network.network if isinstance(network, Clocked) else network)
     all_reporters = reporters_of(reporters)
@@ -226,6 +232,8 @@ def train(
     elif validation is not None:
         validation_data = fitted_data(network, config.losses, data_by_row(network, as_data(validation)))
         whole["validation "] = validation_data
+    if config.accuracy is None and validation_data is not None and _has_class_ids(source, config):
+        config = dataclasses.replace(config, accuracy=True)
     if config.patience is not None and validation_data is None:
         raise SpecError("patience needs validation data", hint="set validation = 0.1 to hold out a tenth of the data")
     if learner is not None and device != "auto":
@@ -266,6 +274,17 @@ def train(
         return result
     finally:
         call_each(all_reporters, lambda reporter: reporter.close())
+
+
+def _has_class_ids(source: Data, config: TrainConfig) -> bool:
+    """Whether each sample has one class, which a cross entropy learns."""
+    targets = source.targets if isinstance(source, ArrayData) else None
+    return (
+        isinstance(config.loss, CrossEntropy)
+        and isinstance(targets, np.ndarray)
+        and targets.ndim == 1
+        and targets.dtype.kind in "iu"
+    )
 
 
 def _watch(learner: Learner, observers: Sequence[Observer]) -> None:

@@ -45,7 +45,7 @@ class TrainConfig:
     min_delta : a validation loss is better only if it is lower by more than this
     accuracy : report after every epoch the fraction of validation samples that are classified correctly (without
         validation data: of training samples, which takes one more pass through them); None: the command line does if
-        there are classes, `train` does not
+        there are classes, `train` if there are validation data, too
     checkpoint_every : updates between checkpoints; None: only at the end of epochs
     keep_checkpoints : number of newest checkpoints to keep
     """

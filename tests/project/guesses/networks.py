@@ -221,4 +221,28 @@ network = volumetric.sequential(2, layer, 1)
 assert Network.from_json(network.to_json()) == network == dataclasses.replace(network)
 """,
     ),
+    Guess(
+        peer="torch",
+        code="""
+import pytest
+answers = {"layers import Linear": "Dense", "layers import ReLU": "argument", "layers import Densee": "Dense"}
+for line, answer in {**answers, "layers import MultiheadAttention": "MultiHeadAttention"}.items():
+    with pytest.raises(ImportError) as caught:
+        exec(f"from volumetric.{line}")
+    assert answer in caught.value.hint
+with pytest.raises(ImportError) as caught:
+    from volumetric import nn
+assert not hasattr(volumetric.layers, "Linear") and "volumetric.layers" in caught.value.hint
+""",
+    ),
+    Guess(
+        peer="equinox",
+        code=_N
+        + """
+net = volumetric.sequential(2, 8, 1)
+params = initialise(net)
+halved = {**params, "0.0.0.0/weight": params["0.0.0.0/weight"] * 0.5}
+assert predict(net, halved, x, device="reference").shape == (4, 1)
+""",
+    ),
 ]

@@ -46,7 +46,7 @@ MISTAKES = (
         "objects in inputs", "train(net, np.array([[1, None, 2, 3]] * 24), y)", "inputs | got Python objects | astype"
     ),
     in_python("ragged lists", "train(net, [[1, 2, 3, 4], [1, 2]], [1, 2])", "inputs | unequal lengths | pad"),
-    in_python("no samples", "train(net, x[:0], y[:0])", "inputs 0 | same number of samples | samples"),
+    in_python("no samples", "train(net, x[:0], y[:0])", "inputs 0 | no samples | at least one"),
     in_python(
         "bits for bce outside", 'train(net, x, labels * 5.0, loss="bce")', "bce: targets | got 0.0 to 10.0 | mse"
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -32,6 +33,7 @@ F64Array = NDArray[np.float64]
 C = TypeVar("C", bound=RunConfig)
 _EPISODE_STREAM = 2
 _COMPILED = "CartPole-v1"
+_STEPS_OF_ENTRY = 1000
 _TRIAL_SEED = 1 << 40
 """Seeds of trial episodes are above the seeds of training."""
 
@@ -69,6 +71,9 @@ class Gym:
     compiled : play ``CartPole-v1`` by a compiled copy of its equations, which starts as Gymnasium does and is some ten
         times as fast; False uses Gymnasium for every step
     arguments : further arguments of ``gymnasium.make``
+    entry : class of an environment, or a function that returns a new one, in place of a registered `id`; `arguments`
+        are then its own. Without another limit its episodes end after 1,000 steps. To be played in other processes, it
+        must be at the top level of a module
 
     Raises
     ------
@@ -78,16 +83,21 @@ class Gym:
 
     separable: ClassVar[bool] = True
 
-    id: str
+    id: str = ""
     episodes: int = 1
     trials: int = 100
     goal: float | None = None
     max_steps: int | None = None
     compiled: bool = True
     arguments: tuple[tuple[str, Any], ...] = ()
+    entry: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         """Check the numbers and that the environment can be created."""
+        if not self.id:
+            if self.entry is None:
+                raise SpecError("Gym needs an environment", hint='Gym(id="CartPole-v1") or Gym(entry=Chase)')
+            object.__setattr__(self, "id", getattr(self.entry, "__name__", "environment"))
         if min(self.episodes, self.trials) < 1 or (self.max_steps is not None and self.max_steps < 1):
             raise SpecError(f"{self.id}: episodes, trials and max_steps must be at least 1")
         self.widths  # noqa: B018  (raises where the spaces do not fit)
@@ -105,12 +115,15 @@ class Gym:
     @property
     def steps(self) -> int | None:
         """Maximum steps of an episode."""
-        return self.max_steps or self.spec().max_episode_steps
+        spec = self.spec()
+        limit = None if spec is None else spec.max_episode_steps
+        return self.max_steps or limit or (None if self.entry is None else _STEPS_OF_ENTRY)
 
     @property
     def threshold(self) -> float | None:
         """Mean reward that solves the problem."""
-        return self.spec().reward_threshold if self.goal is None else self.goal
+        spec = self.spec()
+        return self.goal if self.goal is not None or spec is None else spec.reward_threshold
 
     @property
     def widths(self) -> tuple[int, int]:
@@ -120,6 +133,8 @@ class Gym:
 
     def make(self) -> Env[Any, Any]:
         """Return one environment."""
+        if self.entry is not None:
+            return self._of_entry(self.entry)
         gymnasium = self._registered()
         try:
             return gymnasium.make(self.name, disable_env_checker=True, **dict(self.arguments))
@@ -127,6 +142,22 @@ class Gym:
             raise SpecError(f"{self.id}: {error}", hint="pass arguments of the environment's __init__") from None
         except gymnasium.error.Error as error:
             raise self._unknown(error) from None
+
+    def _of_entry(self, entry: Callable[..., Any]) -> Env[Any, Any]:
+        _gymnasium()
+        try:
+            environment = entry(**dict(self.arguments))
+        except TypeError as error:
+            raise SpecError(f"{self.id}: {error}", hint="pass a class, or a function that returns a new one") from None
+        spaces = ("observation_space", "action_space")
+        missing = [name for name in ("reset", "step", *spaces) if getattr(environment, name, None) is None]
+        if missing:
+            raise SpecError(
+                f"{self.id} returns no environment of Gymnasium, but {type(environment).__name__}, which has no "
+                f"{', '.join(missing)}",
+                hint="a fitness function takes a genome; an environment is a class of gymnasium.Env",
+            )
+        return environment
 
     def configure(self, config: C) -> C:
         """Return `config` with missing values: fitness threshold, widths, and activations (tanh).
@@ -172,7 +203,13 @@ class Gym:
             environment.close()
 
     def spec(self) -> Any:
-        """Registration of the environment."""
+        """Registration of the environment; None if it has none."""
+        if self.entry is not None:
+            environment = self.make()
+            try:
+                return environment.spec
+            finally:
+                environment.close()
         gymnasium = self._registered()
         try:
             return gymnasium.spec(self.name)

@@ -30,7 +30,7 @@ class Table:
 
     Raises
     ------
-    ShapeError : the two have no rows, or different numbers of rows
+    ShapeError : the two have no rows, or different numbers of rows, or a number that is not finite
     """
 
     separable: ClassVar[bool] = True
@@ -46,6 +46,12 @@ class Table:
                 f"inputs {self.inputs.shape} and targets {self.targets.shape} must have the same number of rows",
                 hint="pass one row of targets for each row of inputs: [samples, inputs] and [samples, outputs]",
             )
+        for name, array in (("inputs", self.inputs), ("targets", self.targets)):
+            if not np.isfinite(array).all():
+                place = ", ".join(map(str, np.argwhere(~np.isfinite(array))[0]))
+                raise ShapeError(
+                    f"{name}[{place}] is not finite", hint="remove these rows, or fill in the missing values"
+                )
 
     @staticmethod
     def of(inputs: Array, targets: Array, *, best: float | None = None, goal: float | None = None) -> Table:

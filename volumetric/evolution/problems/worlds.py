@@ -148,7 +148,7 @@ class Worlds(Protocol):
 
 def open_worlds(problem: Gym, count: int) -> Worlds:
     """Return `count` worlds of the fastest available kind."""
-    if not problem.arguments and problem.max_steps is None:
+    if not problem.arguments and problem.max_steps is None and problem.entry is None:
         arrays = ArrayWorlds.of(problem, count)
         if arrays is not None:
             return arrays
