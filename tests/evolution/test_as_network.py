@@ -150,7 +150,7 @@ def test_a_population_begins_from_a_genome() -> None:
         assert len(set(child.connections["innovation"].tolist())) == len(child.connections)
     with pytest.raises(SpecError, match="first genome"):
         Population(EvolutionConfig(genome=GenomeConfig(inputs=3)), first=member)
-    assert Population(EvolutionConfig(population=2), first=member).genomes[0] == member
+    assert Population(EvolutionConfig(population=3), first=member).genomes[0] == member
 
 
 def test_a_champion_is_saved_as_a_checkpoint_that_runs(tmp_path: Path, rng: np.random.Generator) -> None:

@@ -114,7 +114,7 @@ _OTHERS: Final[dict[str, UnaryFormula]] = {
     "floor": UnaryFormula(floor(X)),
     "sin": UnaryFormula(sin(X)),
     "cos": UnaryFormula(cos(X)),
-    "erf": UnaryFormula(twice_normal(1.4142135623730951 * X) - 1),
+    "erf": UnaryFormula(twice_normal(1.4142135623730951 * X) - 1, derivative=1.1283791670955126 * exp(-(X * X))),
     "affine": UnaryFormula(X * ALPHA + BETA),
 }
 

@@ -38,6 +38,7 @@ SCALAR: dict[str, Callable[[float], float]] = {
     "floor": lambda v: float(math.floor(v)) if math.isfinite(v) else v,
     "sin": lambda v: math.sin(v) if math.isfinite(v) else math.nan,
     "cos": lambda v: math.cos(v) if math.isfinite(v) else math.nan,
+    "erf": math.erf,
     "softplus": lambda v: max(v, 0.0) + math.log1p(math.exp(-abs(v))),
     "sign": lambda v: v if math.isnan(v) else float((v > 0) - (v < 0)),
 }
