@@ -397,3 +397,8 @@ def test_inspect_shows_what_a_network_of_numbers_has(run, plain, letters, tmp_pa
     assert "classes:" not in run("inspect", plain)[1]
     assert "no, yes" in run("inspect", str(tmp_path / "classes"))[1]
     assert of_texts - {"architecture"} <= json.loads(run("inspect", letters, "--json")[1]).keys()
+    votes = chain([Embedding(num_embeddings=4, embedding_dim=3), RNN(input_size=3, hidden_size=2)], (), "int32")
+    save_native(tmp_path / "votes", votes, initialise(votes), facts=NativeFacts(classes=("minus", "plus")))
+    of_ids = json.loads(run("inspect", str(tmp_path / "votes"), "--json")[1])
+    assert (of_ids["reads"], of_ids["makes"], of_ids["classes"]) == ("ids 0…3 [T]", "[T, 2]", ["minus", "plus"])
+    assert not of_texts & of_ids.keys()
