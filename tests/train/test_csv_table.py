@@ -89,6 +89,10 @@ def test_another_file_of_samples_is_read_by_the_names_of_the_columns(tmp_path):
         ("x,y\n1,2\n,4\n", CheckpointError, "line 3, column 'x': the cell is empty", ""),
         ("x,y\n1,2\ninf,4\n", CheckpointError, "line 3, column 'x' is not finite", ""),
         ("x,y\n1,2\n3\n", CheckpointError, "line 3 has 1 values, but the first line has 2", "quote a value"),
+        ("x,y,\n1,oak,\n2,ash,\n", CheckpointError, "last column, number 3, has no name and no values", "trailing comma"),
+        ("x;y;\n1;2;\n", CheckpointError, "each line ends in a semicolon", "remove the trailing semicolon"),
+        ("x,y,\n1,2\n", CheckpointError, "line 2 has 2 values, but the first line has 3", "trailing comma of line 1"),
+        ("x,y\n1,2\n3,4,\n", CheckpointError, "line 3 has 3 values", "trailing comma of the line"),
     ],
 )
 def test_tables_that_cannot_be_learned(tmp_path, text, error, message, hint):
@@ -139,3 +143,8 @@ def test_columns_that_hold_no_classes(tmp_path, text, error, message):
 def test_a_column_without_a_name_is_warned_of(tmp_path, caplog):
     samples(tmp_path, ",x,y\n0,1,2\n1,3,4\n")
     assert "the first column has no name, as the index that pandas writes" in caplog.text
+
+
+def test_a_trailing_comma_harms_nothing_where_the_columns_are_chosen(tmp_path):
+    chosen = table(tmp_path, "x,y,\n1,2,\n3,4,\n")
+    np.testing.assert_array_equal(chosen.numbers(chosen.positions(["y", "x"])), [[2, 1], [4, 3]])

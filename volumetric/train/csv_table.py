@@ -78,6 +78,18 @@ class CsvTable(SampleTable):
             return list(range(len(names)))
         raise SpecError(f"{self.path} has no column {missing!r}; {self.describe()}", hint=self.hint(missing))
 
+    def check_columns(self, positions: Sequence[int]) -> None:
+        """Raise `CheckpointError` if one of the columns is the empty one that trailing commas make."""
+        last = len(self.columns) - 1
+        if not self.header or last not in positions or self.columns[last].strip():
+            return
+        if self.rows and not any(row[last].strip() for row in self.rows):
+            mark = _NAMES[self.separator]
+            raise CheckpointError(
+                f"{self.path}: the last column, number {last + 1}, has no name and no values: each line ends in a {mark}",
+                hint=f"remove the trailing {mark} of each line",
+            )
+
     def numbers(self, positions: Sequence[int]) -> Array:
         """Return columns as float32 ``[rows, columns]``.
 
@@ -85,6 +97,7 @@ class CsvTable(SampleTable):
         ------
         CheckpointError : a cell is not a finite number; the message has its line and column
         """
+        self.check_columns(positions)
         values = np.empty((len(self.rows), len(positions)), np.float32)
         for i, row in enumerate(self.rows):
             for j, column in enumerate(positions):
@@ -163,7 +176,7 @@ def read_csv(path: Path, header: bool | None = None, text: str | None = None) ->
         if len(row) != width:
             raise CheckpointError(
                 f"{path}: line {line} has {len(row)} values, but the first line has {width}",
-                hint=f'complete the line, or quote a value that contains a {_NAMES[separator]}: "a{separator} b"',
+                hint=_way_to_equal_lines(rows[0], row, separator),
             )
     named = _has_names(path, rows, separator) if header is None else header
     if not named and header is None and rows:
@@ -186,6 +199,15 @@ def read_csv(path: Path, header: bool | None = None, text: str | None = None) ->
     else:
         columns = tuple(map(str, range(width)))
     return CsvTable(path=path, columns=columns, rows=rows, lines=lines, header=named, separator=separator)
+
+
+def _way_to_equal_lines(first: list[str], row: list[str], separator: str) -> str:
+    """Return what to do about a line that has another number of values than the first one."""
+    mark = _NAMES[separator]
+    for end, other, where in ((first, row, "line 1"), (row, first, "the line")):
+        if len(end) == len(other) + 1 and not end[-1].strip():
+            return f"remove the trailing {mark} of {where}"
+    return f'complete the line, or quote a value that contains a {mark}: "a{separator} b"'
 
 
 def _separator(line: str) -> str:
