@@ -74,9 +74,6 @@ class SampleTable(ABC):
             what = "no columns other than the targets" if len(self) else "no samples"
             raise SpecError(f"{self.name} has {what}; {self.describe()}", hint=self.hint(""))
 
-    def check_columns(self, positions: Sequence[int]) -> None:
-        """Raise `CheckpointError` if a column to read is none of the samples, but an accident of the file."""
-
     def describe(self) -> str:
         """Return the columns as text."""
         shown = ", ".join(self.columns[:12]) + (", …" if len(self.columns) > 12 else "")
@@ -187,7 +184,6 @@ def problem_of_table(
     table.expect_samples(names)
     at = table.positions(names)
     others = table.positions(features) if features else [i for i in range(len(table.columns)) if i not in at]
-    table.check_columns([*others, *at])
     if classes is None:
         classes = len(at) == 1 and (bool(table.class_names(at[0])) or _is_text(table, at[0]))
     inputs = table.numbers(others)
