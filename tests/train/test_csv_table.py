@@ -171,6 +171,15 @@ def test_a_name_may_begin_with_a_hash(tmp_path, text):
     assert table(tmp_path, text).header
 
 
+def test_a_column_of_one_class_is_named(tmp_path):
+    text = "x,kind\n1,oak\n2,oak\n"
+    with pytest.raises(SpecError, match="t.csv: column 'kind' has one class only, 'oak'") as refused:
+        samples(tmp_path, text, classes=True)
+    assert "samples of another class" in str(refused.value.hint)
+    (tmp_path / "v.csv").write_text(text)  # one class is enough to judge with
+    assert samples(tmp_path, text + "3,ash\n", classes=True, validation="v.csv").validation is not None
+
+
 def test_a_trailing_comma_harms_nothing_where_the_columns_are_chosen(tmp_path):
     chosen = table(tmp_path, "x,y,\n1,2,\n3,4,\n")
     np.testing.assert_array_equal(chosen.numbers(chosen.positions(["y", "x"])), [[2, 1], [4, 3]])
