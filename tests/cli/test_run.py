@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from tests.viz.test_activity import film_of
 from volumetric import Clocked, Coord, Grid, Link, Network, Port
 from volumetric.analysis.standardise import Standardisation
 from volumetric.builders.sequential import chain
+from volumetric.cli import main
 from volumetric.layers import RNN, Embedding, MultiHeadAttention
 from volumetric.loaders import save_native
 from volumetric.loaders.native_checkpoint import NativeFacts
@@ -380,6 +382,18 @@ def test_no_row_at_all_is_said(run, plain, monkeypatch):
     assert "stdin had no rows: nothing was run" in err
     type_in(monkeypatch, b"[1, 2, 3]\n")
     assert "no row" not in run("run", plain, *ON_REFERENCE)[2]
+
+
+@pytest.mark.parametrize(("encoding", "name"), [("utf-8", "grün"), ("ascii", "gr\\u00fcn"), ("latin-1", "gr\\u00fcn")])
+def test_names_of_classes_are_text_where_stdout_can_encode_it(encoding, name, tmp_path, monkeypatch):
+    save_native(tmp_path / "named", NETWORK, PARAMS, facts=NativeFacts(classes=("grün", "grün")))
+    type_in(monkeypatch, b"[1, 2, 3]\n")
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    assert main(["run", str(tmp_path / "named"), *ON_REFERENCE]) == 0
+    line = raw.getvalue().decode(encoding)
+    assert f'"class": "{name}"' in line
+    assert json.loads(line)["class"] == "grün"
 
 
 def test_inspect_shows_what_a_network_of_numbers_has(run, plain, letters, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -71,7 +70,7 @@ class LineSink:
         if files:
             named = [tick if isinstance(tick, dict) else {OUTPUT: tick} for tick in ticks]
             ticks = [{FILE: file, **tick} for file, tick in zip(files, named, strict=True)]
-        console.write("".join(json.dumps(tick) + "\n" for tick in ticks))
+        console.write("".join(console.json_text(tick) + "\n" for tick in ticks))
 
 
 class ArraySink:
