@@ -73,6 +73,11 @@ def write_json(value: Any, *, indent: int | None = None) -> None:
     write(json_text(value, indent=indent) + "\n")
 
 
+def plural(count: int, name: str) -> str:
+    """Return a number of things: ``1 tick``, ``2 ticks``."""
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Return a value as JSON for stdout, with escapes for characters that it cannot encode.
 
