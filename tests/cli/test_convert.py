@@ -49,10 +49,10 @@ def small(tmp_path):
     [
         ("out.ort", "onnxruntime"),
         ("out.tflite", "TensorFlow"),
-        ("out.ONNX", "must end in .onnx"),
+        ("out.ONNX", "file in the format onnx must have a name that ends in .onnx"),
         ("out.pt", "PyTorch"),
         ("out.npy", "NumPy"),
-        ("out.GGUF", "must end in .gguf"),
+        ("out.GGUF", "ends in .gguf"),
     ],
 )
 def test_names_that_ask_for_another_format_are_refused(run, small, tmp_path, name, told):

@@ -220,7 +220,8 @@ def format_of(
     if required_ending and Path(target).suffix != required_ending:
         named = Path(target).with_suffix(required_ending) if ending == required_ending else f"{target}{required_ending}"
         raise UnsupportedError(
-            f"{target}: the name of a {chosen} file must end in {required_ending}", hint=f"name it {named}"
+            f"{target}: a file in the format {chosen} must have a name that ends in {required_ending}",
+            hint=f"name it {named}",
         )
     if not required_ending and ending in _ENDINGS.values():
         raise UnsupportedError(
