@@ -35,6 +35,10 @@ def test_levels(flags, lines, capsys):
     assert (out, err.splitlines()) == ("", lines)
 
 
+def test_one_is_not_several():
+    assert [console.plural(n, "tick") for n in (0, 1, 2, 1000)] == ["0 ticks", "1 tick", "2 ticks", "1,000 ticks"]
+
+
 def test_notes_go_to_stderr_unless_quiet(capsys):
     for quiet in (False, True):
         console.configure(verbose=False, quiet=quiet, debug=False)

@@ -44,15 +44,28 @@ def small(tmp_path):
     return write
 
 
+@pytest.mark.parametrize("name", ["sub", "sub/deeper", "net.onnx", "../a/sub"])
+def test_no_model_is_written_inside_the_one_that_is_read(run, small, tmp_path, name):
+    a, b = small("a"), small("b")
+    files = sorted(tmp_path.rglob("*"))
+    for call in (["convert", a, f"{a}/{name}"], ["merge", b, a, f"{a}/{name}"]):
+        code, out, err = run(*call, "--overwrite")
+        assert (code, out) == (1, "")
+        assert f"is inside {a}, the directory of the model that is read" in err
+        assert "outside that directory" in err
+    assert sorted(tmp_path.rglob("*")) == files
+    assert run("convert", a, f"{a}-next")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("name", "told"),
     [
         ("out.ort", "onnxruntime"),
         ("out.tflite", "TensorFlow"),
-        ("out.ONNX", "must end in .onnx"),
+        ("out.ONNX", "file in the format onnx must have a name that ends in .onnx"),
         ("out.pt", "PyTorch"),
         ("out.npy", "NumPy"),
-        ("out.GGUF", "must end in .gguf"),
+        ("out.GGUF", "ends in .gguf"),
     ],
 )
 def test_names_that_ask_for_another_format_are_refused(run, small, tmp_path, name, told):

@@ -63,6 +63,32 @@ def test_a_run_is_not_overwritten_but_resumed(run, tmp_path, capsys):
         assert (tmp_path / "job" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+def test_the_end_of_a_run_says_why_and_what_continues_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("job.toml").write_text('seed = 3\npopulation = 20\nproblem = { kind = "parity", bits = 3 }\n')
+
+    def lines_of(*arguments: str) -> list[str]:
+        assert main(["evolve", *arguments, "--quiet"]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    first = lines_of("job.toml", "--generations", "1", "--out", "runs/a b")
+    assert first[0].startswith("ended after 1 generation, as generations = 1, fitness ")
+    assert first[1:3] == [
+        "runs/a b: checkpoint, history, champion.json",
+        "runs/a b/champion: the champion as a model",
+    ]
+    assert first[3] == "to continue: volumetric evolve --resume 'runs/a b' --generations 2"
+    assert lines_of("--resume", "runs/a b") == first  # the flag is remembered
+    more = lines_of("--resume", "runs/a b", "--generations", "3")
+    assert more[0].startswith("ended after 3 generations, as generations = 3, ")
+    assert more[1:3] == first[1:3]
+    patient = lines_of("--resume", "runs/a b", "--generations", "30", "--set", "budget.patience=1")
+    assert ", as budget.patience = 1 is spent, " in patient[0]
+    assert patient[3].endswith("--resume 'runs/a b' --set budget.patience=2")
+    monkeypatch.chdir("runs")  # the directory may be called from elsewhere
+    assert lines_of("--resume", "a b")[1].startswith("a b: checkpoint")
+
+
 def test_a_history_that_is_ahead_of_the_checkpoint_is_cut(run, tmp_path, capsys):
     run("population = 20\ncheckpoint_every = 3\n", "--generations", "3")
     home = tmp_path / "job"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from tests.viz.test_activity import film_of
 from volumetric import Clocked, Coord, Grid, Link, Network, Port
 from volumetric.analysis.standardise import Standardisation
 from volumetric.builders.sequential import chain
+from volumetric.cli import main
 from volumetric.layers import RNN, Embedding, MultiHeadAttention
 from volumetric.loaders import save_native
 from volumetric.loaders.native_checkpoint import NativeFacts
@@ -382,6 +384,18 @@ def test_no_row_at_all_is_said(run, plain, monkeypatch):
     assert "no row" not in run("run", plain, *ON_REFERENCE)[2]
 
 
+@pytest.mark.parametrize(("encoding", "name"), [("utf-8", "grün"), ("ascii", "gr\\u00fcn"), ("latin-1", "gr\\u00fcn")])
+def test_names_of_classes_are_text_where_stdout_can_encode_it(encoding, name, tmp_path, monkeypatch):
+    save_native(tmp_path / "named", NETWORK, PARAMS, facts=NativeFacts(classes=("grün", "grün")))
+    type_in(monkeypatch, b"[1, 2, 3]\n")
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    assert main(["run", str(tmp_path / "named"), *ON_REFERENCE]) == 0
+    line = raw.getvalue().decode(encoding)
+    assert f'"class": "{name}"' in line
+    assert json.loads(line)["class"] == "grün"
+
+
 def test_inspect_shows_what_a_network_of_numbers_has(run, plain, letters, tmp_path):
     facts = NativeFacts(inputs=Standardisation(mean=(0.0,) * 3, deviation=(1.0,) * 3), classes=("no", "yes"))
     save_native(tmp_path / "classes", NETWORK, PARAMS, facts=facts)
@@ -397,3 +411,8 @@ def test_inspect_shows_what_a_network_of_numbers_has(run, plain, letters, tmp_pa
     assert "classes:" not in run("inspect", plain)[1]
     assert "no, yes" in run("inspect", str(tmp_path / "classes"))[1]
     assert of_texts - {"architecture"} <= json.loads(run("inspect", letters, "--json")[1]).keys()
+    votes = chain([Embedding(num_embeddings=4, embedding_dim=3), RNN(input_size=3, hidden_size=2)], (), "int32")
+    save_native(tmp_path / "votes", votes, initialise(votes), facts=NativeFacts(classes=("minus", "plus")))
+    of_ids = json.loads(run("inspect", str(tmp_path / "votes"), "--json")[1])
+    assert (of_ids["reads"], of_ids["makes"], of_ids["classes"]) == ("ids 0…3 [T]", "[T, 2]", ["minus", "plus"])
+    assert not of_texts & of_ids.keys()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper, save
+from onnx import ModelProto, TensorProto, helper, numpy_helper, save
 
 import volumetric
 from tests.devices import DEVICES, device
@@ -154,6 +154,34 @@ def test_a_network_of_onnx_is_saved_and_quantised(tmp_path: Path) -> None:
     [expected] = onnxruntime_of(path, {"x": IMAGES})
     y = predict(quantised.network, quantised.params, IMAGES, device="reference")
     assert 0 < np.abs(y - expected).max() < 0.1
+
+
+def sums_of_rows() -> ModelProto:
+    """A Scan over the rows, as exporters write a recurrent layer of their own."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "r"], ["t"]), helper.make_node("Identity", ["t"], ["u"])],
+        "step",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in ("s", "r")],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in ("t", "u")],
+    )
+    scan = helper.make_node("Scan", ["zero", "x"], ["last", "y"], num_scan_inputs=1, body=body)
+    return model_of([scan], {"x": ("float32", ["n", 3])}, ["y"], {"zero": np.zeros(3, np.float32)})
+
+
+def test_a_loop_over_rows_is_refused_with_the_way_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved(sums_of_rows(), tmp_path / "sums.onnx")
+    x = np.ones((4, 3), np.float32)
+    np.testing.assert_allclose(load_onnx(path, "reference")(x), np.cumsum(x, 0))
+    with pytest.raises(UnsupportedError, match=r"Scan.*a scan of more than 4096 steps") as refused:
+        load_onnx(path, "reference")(np.ones((5000, 3), np.float32))
+    assert "pass inputs of 4096 rows or fewer" in str(refused.value.hint)
+    assert main(["convert", str(path), str(tmp_path / "native")]) == 0
+    np.save(tmp_path / "x.npy", x)
+    assert main(["run", str(tmp_path / "native"), "--in", str(tmp_path / "x.npy"), "--device", "reference"]) == 1
+    err = capsys.readouterr().err
+    assert "has a loop, as of an LSTM or a Scan" in err
+    assert "this layer takes any number of rows" in err
+    assert "volumetric run MODEL.onnx" in err
 
 
 def test_open_sizes_of_a_network_are_asked_for(tmp_path: Path) -> None:

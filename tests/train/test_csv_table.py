@@ -89,6 +89,15 @@ def test_another_file_of_samples_is_read_by_the_names_of_the_columns(tmp_path):
         ("x,y\n1,2\n,4\n", CheckpointError, "line 3, column 'x': the cell is empty", ""),
         ("x,y\n1,2\ninf,4\n", CheckpointError, "line 3, column 'x' is not finite", ""),
         ("x,y\n1,2\n3\n", CheckpointError, "line 3 has 1 values, but the first line has 2", "quote a value"),
+        (
+            "x,y,\n1,oak,\n2,ash,\n",
+            CheckpointError,
+            "last column, number 3, has no name and no values",
+            "trailing comma",
+        ),
+        ("x;y;\n1;2;\n", CheckpointError, "each line ends in a semicolon", "remove the trailing semicolon"),
+        ("x,y,\n1,2\n", CheckpointError, "line 2 has 2 values, but the first line has 3", "trailing comma of line 1"),
+        ("x,y\n1,2\n3,4,\n", CheckpointError, "line 3 has 3 values", "trailing comma of the line"),
     ],
 )
 def test_tables_that_cannot_be_learned(tmp_path, text, error, message, hint):
@@ -139,3 +148,38 @@ def test_columns_that_hold_no_classes(tmp_path, text, error, message):
 def test_a_column_without_a_name_is_warned_of(tmp_path, caplog):
     samples(tmp_path, ",x,y\n0,1,2\n1,3,4\n")
     assert "the first column has no name, as the index that pandas writes" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "which"),
+    [
+        ("# from the lab\nx,y\n1,2\n", "line 1"),
+        ("# from the lab, in m\nx,y\n1,2\n", "line 1"),
+        ("# from the lab\nx;y\n1;2\n", "line 1"),
+        ("# from the lab\n1\t2\n", "line 1"),
+        ("# lab\n\n# a, b, c\n# d\nx,y\n1,2\n", "lines 1 to 4"),
+    ],
+)
+def test_comments_above_the_table_are_to_be_removed(tmp_path, text, which):
+    with pytest.raises(CheckpointError, match=f"t.csv: {which} above the table begins? with #, as comments") as refused:
+        table(tmp_path, text)
+    assert f"remove {which}:" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("text", ["#x,y\n1,2\n3,4\n", "#x;y\n1,5;2\n", "x,#y\n1,2\n", "#x,kind\n1,a\n2,b\n"])
+def test_a_name_may_begin_with_a_hash(tmp_path, text):
+    assert table(tmp_path, text).header
+
+
+def test_a_column_of_one_class_is_named(tmp_path):
+    text = "x,kind\n1,oak\n2,oak\n"
+    with pytest.raises(SpecError, match="t.csv: column 'kind' has one class only, 'oak'") as refused:
+        samples(tmp_path, text, classes=True)
+    assert "samples of another class" in str(refused.value.hint)
+    (tmp_path / "v.csv").write_text(text)  # one class is enough to judge with
+    assert samples(tmp_path, text + "3,ash\n", classes=True, validation="v.csv").validation is not None
+
+
+def test_a_trailing_comma_harms_nothing_where_the_columns_are_chosen(tmp_path):
+    chosen = table(tmp_path, "x,y,\n1,2,\n3,4,\n")
+    np.testing.assert_array_equal(chosen.numbers(chosen.positions(["y", "x"])), [[2, 1], [4, 3]])

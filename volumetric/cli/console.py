@@ -70,7 +70,26 @@ write: Callable[[str], None] = stdio.write  # write a part of the result at once
 
 def write_json(value: Any, *, indent: int | None = None) -> None:
     """Write a JSON value and a line break to stdout; values without a JSON form are written as text."""
-    write(json.dumps(value, indent=indent, default=str) + "\n")
+    write(json_text(value, indent=indent) + "\n")
+
+
+def plural(count: int, name: str) -> str:
+    """Return a number of things: ``1 tick``, ``2 ticks``."""
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Return a value as JSON for stdout, with escapes for characters that it cannot encode.
+
+    A file or pipe of another encoding than UTF-8 gets escapes for all characters: JSON is UTF-8 (RFC 8259, 8.1).
+    """
+    text = json.dumps(value, indent=indent, default=str, ensure_ascii=False)
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        text.encode(encoding if sys.stdout.isatty() or encoding.lower().startswith("utf") else "ascii")
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent, default=str)
+    return text
 
 
 def read_all() -> str:

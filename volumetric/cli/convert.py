@@ -109,7 +109,7 @@ def convert(
     if target.suffix in ARRAY_FILES and form in (None, target.suffix[1:]):
         count = convert_arrays(source, target)
         if count is not None:
-            console.write(f"{target}: {count} tensors, {byte_size(target.stat().st_size)}\n")
+            console.write(f"{target}: {console.plural(count, 'tensor')}, {byte_size(target.stat().st_size)}\n")
             return exits.OK
     guessed = guess_of(guess, assume or ())
     named = _types_by_pattern(tensor_type or [])

@@ -65,7 +65,8 @@ def dna(
     if comparison.shifts:
         moved = [[s.source, s.target, kinds[s.source], f"{s.overlap:.4f}"] for s in comparison.shifts]
         console.table(("moved from", "to", "layer", "similarity"), moved, right=("similarity",))
-    console.write(f"overall {comparison.overall:.4f} over {len(comparison.overlaps)} layers with weights in both\n")
+    layers = console.plural(len(comparison.overlaps), "layer")
+    console.write(f"overall {comparison.overall:.4f} over {layers} with weights in both\n")
     if abs(comparison.overall) < _UNRELATED:
         console.note("models that were trained separately have their hidden units in another order, and look unrelated")
     return exits.OK

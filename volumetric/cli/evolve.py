@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -12,6 +13,9 @@ from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.options import OutputOptions, check_device
 from volumetric.cli.train import change_of
+
+if TYPE_CHECKING:
+    from volumetric.evolution.evolution_job import EvolutionJob
 
 PLOT = "plot"
 
@@ -80,9 +84,11 @@ def evolve(
     changes = dict(map(change_of, change))
     flags = {"generations": generations, "device": device, "workers": workers}
     changes |= {name: value for name, value in flags.items() if value is not None}
-    if out is not None:
-        changes["output"] = str(out.absolute())
     from volumetric.cli import evolve_job
+
+    if out is not None:
+        changes["output"] = evolve_job.output_of(out)
+
     from volumetric.cli.interrupts import stop_on_interrupt
 
     with ExitStack() as stack:
@@ -95,22 +101,46 @@ def evolve(
             job, population, problem = stack.enter_context(opening)
         with stop_on_interrupt("this generation") as stop:
             outcome = evolve_job.evolve_opened(job, population, problem, stop.is_set)
-    console.write_json(outcome) if json else console.write(_text(outcome))
+    console.write_json(outcome) if json else console.write(_text(outcome, job))
     return exits.INTERRUPTED if outcome["reason"] == "stopped" else exits.OK
 
 
-def _text(outcome: dict[str, Any]) -> str:
+def _text(outcome: dict[str, Any], job: EvolutionJob) -> str:
+    """Return a summary for people: how the run ended, its result, its files, and what continues it."""
+    home, seed = outcome["directory"], f"seed {outcome['seed']}"
+    end = _end(outcome, job)
     if "front" in outcome:
-        end = f"ended by {outcome['reason']} after {outcome['generations']} generations, seed {outcome['seed']}"
-        lines = [f"{end}; the front:"]
+        lines = [f"{end}, {seed}; the front:"]
         lines += ["  ".join(f"{value:.6g}" for value in point) for point in outcome["front"]]
-        return "\n".join([*lines, f"{outcome['directory']}: checkpoint, history, front/front.json"]) + "\n"
-    state = "solved" if outcome["solved"] else f"ended by {outcome['reason']}"
-    lines = [
-        f"{state} after {outcome['generations']} generations, fitness {outcome['fitness']}, seed {outcome['seed']}"
-    ]
-    lines.append(f"{outcome['directory']}: checkpoint, history, champion.json")
-    return "\n".join([*lines, *([f"{outcome['model']}: the champion as a model"] if outcome["model"] else [])]) + "\n"
+        lines.append(f"{home}: checkpoint, history, front/front.json")
+    else:
+        lines = [f"{end}, fitness {outcome['fitness']}, {seed}", f"{home}: checkpoint, history, champion.json"]
+        lines += [f"{outcome['model']}: the champion as a model"] if outcome["model"] else []
+    option = _option_to_continue(outcome["reason"], job)
+    if option is not None:
+        lines.append(f"to continue: volumetric evolve --resume {shlex.quote(home)}{option}")
+    return "\n".join(lines) + "\n"
+
+
+def _end(outcome: dict[str, Any], job: EvolutionJob) -> str:
+    """Return how a run ended, and after how many generations."""
+    reason, after = outcome["reason"], f"after {console.plural(outcome['generations'], 'generation')}"
+    if reason in ("solved", "stopped"):
+        return f"{reason} {after}"
+    if reason == "generations":
+        return f"ended {after}, as generations = {job.generations}"
+    return f"ended {after}, as budget.{reason} = {getattr(job.budget, reason)} is spent"
+
+
+def _option_to_continue(reason: str, job: EvolutionJob) -> str | None:
+    """Return the option with which a run goes on; empty if it needs none, None if it has reached its goal."""
+    if reason == "solved":
+        return None
+    if reason == "generations":
+        return f" --generations {2 * job.generations}"
+    if reason in ("evaluations", "patience"):
+        return f" --set budget.{reason}={2 * getattr(job.budget, reason)}"
+    return ""
 
 
 def _plot(run: Path | None, form: str) -> int:

@@ -73,7 +73,7 @@ def open_resumed_run(home: Path, changes: dict[str, Any]) -> Iterator[tuple[Evol
         raise UsageError(f"{home} is not the directory of a run", hint="pass a directory that evolve wrote")
     with only_one(home):
         origin = _read_origin(home)
-        changes = {**origin["changes"], **changes, "output": str(home.absolute())}
+        changes = {**origin["changes"], **changes, "output": output_of(home)}
         job = read_job(home / CONFIG, changes)
         job = dataclasses.replace(job, home=Path(origin["home"]), name=origin["name"])
         _tell_of_edits(home, job, origin.get("crc32"))
@@ -86,6 +86,11 @@ def open_resumed_run(home: Path, changes: dict[str, Any]) -> Iterator[tuple[Evol
             take_over(job, run, problem)
         _write_origin(job, changes, origin.get("crc32"))
         yield job, ParetoRun(run) if job.search == "nsga2" else run, problem
+
+
+def output_of(directory: Path) -> str:
+    """Return the value of ``output`` that means a directory as it was typed."""
+    return str(directory.absolute() if str(directory).startswith("~") else directory)
 
 
 def _write_origin(job: EvolutionJob, changes: dict[str, Any], checksum: int | None) -> None:

@@ -18,6 +18,7 @@ from volumetric.detect import detect_model
 from volumetric.devices.gpu.kernels.block_layout import LAYOUTS
 from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint
+from volumetric.layers import Embedding
 from volumetric.layers.layer_spec import show_shape
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.network import OUTPUT, Network, Params
@@ -127,12 +128,17 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
         "dtypes": {str(scheme): count for scheme, count in weight.schemes.items()},
         **_fabrics(network, loaded.params),
         **_repacked(loaded),
-        **(_of_texts(loaded) if network.input_dtype == "int32" else _of_numbers(loaded)),
+        **(_of_texts(loaded) if _is_language_model(loaded) else _of_rows(loaded)),
     }
 
 
+def _is_language_model(loaded: LoadedModel) -> bool:
+    """Whether a model reads ids of text; a network of tasks such as majority reads ids that no tokenizer makes."""
+    return loaded.network.input_dtype == "int32" and (loaded.tokenizer is not None or "model_type" in loaded.config)
+
+
 def _of_texts(loaded: LoadedModel) -> dict[str, Any]:
-    """Facts about a model that reads token ids."""
+    """Facts about a language model."""
     network = loaded.network
     return {
         "context": loaded.context_length,
@@ -145,11 +151,13 @@ def _of_texts(loaded: LoadedModel) -> dict[str, Any]:
     }
 
 
-def _of_numbers(loaded: LoadedModel) -> dict[str, Any]:
-    """Facts about a model that reads features: its input and output rows, and their meaning."""
+def _of_rows(loaded: LoadedModel) -> dict[str, Any]:
+    """Facts about a model of features or bare ids: its input and output rows, and their meaning."""
     network = loaded.network
+    first = next(iter(network.layers.values()))
+    ids = f"ids 0…{first.num_embeddings - 1} " if isinstance(first, Embedding) else ""
     ends = {
-        "reads": show_shape((ROWS, *network.input_shape)),
+        "reads": ids + show_shape((ROWS, *network.input_shape)),
         "makes": show_shape(network.shapes[network.taps[OUTPUT]]),
     }
     return {

@@ -29,7 +29,7 @@ def show_program(path: str, *, json: bool) -> None:
         console.write_json({"program": path, **facts}, indent=2)
         return
     canvas = facts["canvas"]
-    frames = f"{canvas['frames']:,} frame{'s' * (canvas['frames'] > 1)}"
+    frames = console.plural(canvas["frames"], "frame")
     lines = {
         "program": path,
         "canvas": f"{frames} of {'×'.join(map(str, canvas['shape']))}, {canvas['width']} wide: "

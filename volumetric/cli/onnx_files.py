@@ -64,7 +64,7 @@ def run_onnx(path: Path, rows: str | None, out: Path | None, device: str, header
             _write_rows(outputs, model.classes)
         elif out is None:
             lists = {name: value.tolist() for name, value in outputs.items()}
-            console.write(json.dumps(lists if len(lists) > 1 else next(iter(lists.values()))) + "\n")
+            console.write_json(lists if len(lists) > 1 else next(iter(lists.values())))
         for name, value in outputs.items() if out is not None else ():
             written.setdefault(name, []).append(value)
     if out is not None:
@@ -98,7 +98,7 @@ def _write_rows(outputs: Mapping[str, Array], classes: Sequence[str]) -> None:
     """Write a line for each row of the outputs, as for other models; one line if they have no common rows."""
     sizes = {value.shape[:1] for value in outputs.values()}
     if len(sizes) != 1 or sizes == {()}:
-        console.write(json.dumps({name: value.tolist() for name, value in outputs.items()}) + "\n")
+        console.write_json({name: value.tolist() for name, value in outputs.items()})
         return
     names = classes if all(value.shape[-1] == len(classes) for value in outputs.values()) else ()
     LineSink(names).take({name: value[None] for name, value in outputs.items()})

@@ -60,7 +60,7 @@ def compile_file(
             console.write(f"{name}:\n")
         console.write("".join(f"{line}\n" for line in _lines(report)))
     if frozen:
-        console.write(f"frozen: {len(frozen):,} tensors of regions that do not change\n")
+        console.write(f"frozen: {console.plural(len(frozen), 'tensor')} of regions that do not change\n")
 
 
 def _program(source: str, out: Path, options: Mapping[str, Any]) -> tuple[dict[str, Report], tuple[str, ...]]:

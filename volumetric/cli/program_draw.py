@@ -87,6 +87,6 @@ def _firing(source: str, path: Path, rows: str, row: int, meters: str | None, de
     names = None if meters is None else [] if meters == "none" else meters.split(",")
     save_figure(draw_firing(firing, loaded.name, meters=names), path)
     regions, edges = ((of > 0).mean() if of.size else 0.0 for of in (firing.regions, firing.edges))
-    summary = f"{firing.regions.shape[1]:,} rows drawn in {path}"
+    summary = f"{console.plural(firing.regions.shape[1], 'row')} drawn in {path}"
     console.note(f"{summary}: regions fired in {regions:.0%} of them, edges in {edges:.0%}")
     return exits.OK

@@ -81,6 +81,7 @@ def read_table(path: Path) -> Table:
 
     try:
         cells = read_csv(path)
+        cells.check_columns(range(len(cells.columns)))
     except VolumetricError as error:
         raise UsageError(str(error), hint=error.hint) from None
     if len(cells.columns) < 2 or len(cells.rows) < _LEAST:

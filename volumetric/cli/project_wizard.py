@@ -103,7 +103,8 @@ def _target(ask: Ask, table: Table) -> str:
     """Show the columns of a table, and ask for the one with the answer."""
     columns = table.cells.columns
     header = "with" if table.cells.header else "without"
-    console.write(f"{len(table.cells.rows):,} rows, {len(columns)} columns, {header} a line of names\n")
+    size = f"{console.plural(len(table.cells.rows), 'row')}, {console.plural(len(columns), 'column')}"
+    console.write(f"{size}, {header} a line of names\n")
     for number, name in enumerate(columns, 1):
         values = table.values(name)
         kind = "text" if name in table.texts else "numbers"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -71,7 +70,7 @@ class LineSink:
         if files:
             named = [tick if isinstance(tick, dict) else {OUTPUT: tick} for tick in ticks]
             ticks = [{FILE: file, **tick} for file, tick in zip(files, named, strict=True)]
-        console.write("".join(json.dumps(tick) + "\n" for tick in ticks))
+        console.write("".join(console.json_text(tick) + "\n" for tick in ticks))
 
 
 class ArraySink:
@@ -141,7 +140,7 @@ class ArraySink:
             for name, array in arrays.items():  # numpy.savez refuses an array named "file"
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
-        console.note(f"{self._ticks} ticks written to {self._path}")
+        console.note(f"{console.plural(self._ticks, 'tick')} written to {self._path}")
 
     def _write_error(self, error: OSError) -> CheckpointError:
         return CheckpointError(f"cannot write {self._path}: {error.strerror or error}", hint=write_hint(self._path))
@@ -158,7 +157,9 @@ def check_recording(path: Path) -> None:
 
 def save_recording(recorder: Recorder, name: str, path: Path, *, per_row: int = 1, device: str = "") -> None:
     """Write a recording, and print its length."""
-    recording = recorder.recording(title=f"{name}: {len(recorder.frames):,} ticks", device=device, per_row=per_row)
+    recording = recorder.recording(
+        title=f"{name}: {console.plural(len(recorder.frames), 'tick')}", device=device, per_row=per_row
+    )
     if path.suffix == SUFFIX:
         recording.save(path)
     else:
@@ -166,4 +167,4 @@ def save_recording(recorder: Recorder, name: str, path: Path, *, per_row: int = 
 
         save_film(recording, path)
     rest = f"; {recording.meta.missed} more do not fit" if recording.meta.missed else ""
-    console.note(f"{len(recording)} ticks drawn in {path}{rest}")
+    console.note(f"{console.plural(len(recording), 'tick')} drawn in {path}{rest}")

@@ -95,7 +95,8 @@ def change_of(text: str) -> tuple[str, Any]:
 
 
 def _text(summary: dict[str, Any]) -> str:
-    parts = [f"{summary['updates']} updates in {summary['epochs']} epochs ({summary['reason']})"]
+    updates, epochs = console.plural(summary["updates"], "update"), console.plural(summary["epochs"], "epoch")
+    parts = [f"{updates} in {epochs} ({summary['reason']})"]
     for name, label in (("loss", "loss"), ("validation_loss", "best validation loss")):
         if summary[name] is not None:
             each = summary.get("losses", {}) if name == "loss" else {}

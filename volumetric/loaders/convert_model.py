@@ -223,7 +223,8 @@ def format_of(
     if required_ending and Path(target).suffix != required_ending:
         named = Path(target).with_suffix(required_ending) if ending == required_ending else f"{target}{required_ending}"
         raise UnsupportedError(
-            f"{target}: the name of a {chosen} file must end in {required_ending}", hint=f"name it {named}"
+            f"{target}: a file in the format {chosen} must have a name that ends in {required_ending}",
+            hint=f"name it {named}",
         )
     if not required_ending and ending in _ENDINGS.values():
         raise UnsupportedError(
@@ -234,12 +235,18 @@ def format_of(
 
 
 def check_target(target: str | Path, *sources: str | os.PathLike[str]) -> None:
-    """Raise `CheckpointError` if the target would overwrite the source."""
+    """Raise `CheckpointError` if the target would overwrite the source, or be among the files of its directory."""
     place = Path(target).expanduser()
     for source in filter(os.path.exists, sources):
         holders = (Path(source), Path(source).parent) if Path(source).is_file() else (Path(source),)
         if place.exists() and any(place.samefile(holder) for holder in holders):
             raise CheckpointError(f"{target} is also the source", hint="give another target")
+        if Path(source).is_dir() and Path(source).resolve() in place.resolve().parents:
+            raise CheckpointError(
+                f"{target} is inside {source}, the directory of the model that is read, whose files would no longer be "
+                "those of one model",
+                hint="give a target outside that directory",
+            )
 
 
 def save_model(

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Final
 
@@ -78,6 +78,23 @@ class CsvTable(SampleTable):
             return list(range(len(names)))
         raise SpecError(f"{self.path} has no column {missing!r}; {self.describe()}", hint=self.hint(missing))
 
+    def expect_samples(self, targets: Sequence[str]) -> None:
+        SampleTable.expect_samples(self, targets)  # super() needs the class that slots=True replaced
+        self.check_columns(self.positions(targets))
+
+    def check_columns(self, positions: Sequence[int]) -> None:
+        """Raise `CheckpointError` if one of the columns is the empty one that trailing commas make."""
+        last = len(self.columns) - 1
+        if not self.header or last not in positions or self.columns[last].strip():
+            return
+        if self.rows and not any(row[last].strip() for row in self.rows):
+            mark = _NAMES[self.separator]
+            raise CheckpointError(
+                f"{self.path}: the last column, number {last + 1}, has no name and no values: "
+                f"each line ends in a {mark}",
+                hint=f"remove the trailing {mark} of each line",
+            )
+
     def numbers(self, positions: Sequence[int]) -> Array:
         """Return columns as float32 ``[rows, columns]``.
 
@@ -85,6 +102,7 @@ class CsvTable(SampleTable):
         ------
         CheckpointError : a cell is not a finite number; the message has its line and column
         """
+        self.check_columns(positions)
         values = np.empty((len(self.rows), len(positions)), np.float32)
         for i, row in enumerate(self.rows):
             for j, column in enumerate(positions):
@@ -137,7 +155,8 @@ def read_csv(path: Path, header: bool | None = None, text: str | None = None) ->
 
     Raises
     ------
-    CheckpointError : the file cannot be read, is not a CSV file, or its lines have unequal numbers of values
+    CheckpointError : the file cannot be read, is not a CSV file, begins with comments, or its lines have unequal
+        numbers of values
     SpecError : the first line is 0, 1, 2, … and `header` is None
     """
     try:
@@ -157,13 +176,14 @@ def read_csv(path: Path, header: bool | None = None, text: str | None = None) ->
                 packed = file.read(2) == b"PK"
         hint = f'set npz = "{path.name}" for arrays; a spreadsheet is saved as CSV first' if packed else None
         raise CheckpointError(f"{path} is not a CSV file: {error}", hint=hint or "save it as UTF-8 text") from None
+    _refuse_comments(path, numbered, separator)
     lines, rows = [line for line, _ in numbered], [row for _, row in numbered]
     width = len(rows[0]) if rows else 0
     for line, row in numbered:
         if len(row) != width:
             raise CheckpointError(
                 f"{path}: line {line} has {len(row)} values, but the first line has {width}",
-                hint=f'complete the line, or quote a value that contains a {_NAMES[separator]}: "a{separator} b"',
+                hint=_way_to_equal_lines(rows[0], row, separator),
             )
     named = _has_names(path, rows, separator) if header is None else header
     if not named and header is None and rows:
@@ -186,6 +206,41 @@ def read_csv(path: Path, header: bool | None = None, text: str | None = None) ->
     else:
         columns = tuple(map(str, range(width)))
     return CsvTable(path=path, columns=columns, rows=rows, lines=lines, header=named, separator=separator)
+
+
+def _refuse_comments(path: Path, numbered: list[tuple[int, list[str]]], separator: str) -> None:
+    """Raise `CheckpointError` for comments above the table. One line with ``#`` may have names, such as ``#id,x``."""
+    above = list(takewhile(lambda each: each[1][0].lstrip().startswith("#"), numbered))
+    if not above or len(above) == len(numbered):
+        return
+    [first, *_], below = above, [row for _, row in numbered[len(above) :]]
+    narrow = len(first[1]) == 1 and _separator(below[0][0]) in below[0][0]
+    if len(above) > 1 or narrow or len(below[0]) != len(first[1]) or _names_above_numbers(below, separator):
+        last = above[-1][0]
+        which = f"line {last}" if last == first[0] else f"lines {first[0]} to {last}"
+        raise CheckpointError(
+            f"{path}: {which} above the table begin{'s' * (last == first[0])} with #, as comments; CSV files have none",
+            hint=f"remove {which}: the first line has the names of the columns, or values",
+        )
+
+
+def _names_above_numbers(rows: list[list[str]], separator: str) -> bool:
+    """Whether the first row has a text above numbers."""
+    first, *others = rows
+    columns = zip(first, *others) if others else ()  # noqa: B905  (lines may have unequal lengths here)
+    return any(
+        _number(name, separator) is None and all(_number(cell, separator) is not None for cell in cells)
+        for name, *cells in columns
+    )
+
+
+def _way_to_equal_lines(first: list[str], row: list[str], separator: str) -> str:
+    """Return what to do about a line that has another number of values than the first one."""
+    mark = _NAMES[separator]
+    for end, other, where in ((first, row, "line 1"), (row, first, "the line")):
+        if len(end) == len(other) + 1 and not end[-1].strip():
+            return f"remove the trailing {mark} of {where}"
+    return f'complete the line, or quote a value that contains a {mark}: "a{separator} b"'
 
 
 def _separator(line: str) -> str:

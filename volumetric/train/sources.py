@@ -175,6 +175,12 @@ def _read(
             features=features,
             known=classes,
         )
+        if len(problem.classes) == 1:
+            column = settings.columns[0] if settings.columns else table.columns[-1]
+            raise SpecError(
+                f"{table.name}: column {column!r} has one class only, {problem.classes[0]!r}: nothing can be learned",
+                hint="add samples of another class, or set columns to the column with the classes",
+            )
     elif settings.images:
         problem = read_image_folder(run.path(file), settings.size, settings.channels or 3, classes)
     elif settings.audio:

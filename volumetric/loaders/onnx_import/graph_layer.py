@@ -14,7 +14,7 @@ from volumetric.layers.emit_scope import Scope
 from volumetric.layers.layer_spec import LayerSpec, ParamSpec, layer, show_shape
 from volumetric.loaders.onnx_import.emit_onnx import emit_onnx
 from volumetric.loaders.onnx_import.onnx_declaration import OnnxParameter, OperatorGraph, is_floating, onnx_dtype
-from volumetric.loaders.onnx_import.onnx_values import OnnxValue, tensor_shape
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue, TooManyStepsError, tensor_shape
 
 PROBE = 8191
 """Rows with which a graph for any number of rows is emitted first: a prime that is no size of a model."""
@@ -95,7 +95,10 @@ class OnnxGraph(LayerSpec):
         probe = GraphBuilder()
         start = probe.input("x", (PROBE * -shape[0], *shape[1:]))
         inside = {name: probe.input(name, work.shape(i)) for name, i in params.items()}
-        graph = probe.finish([self._emit(probe, start, inside)])
+        try:
+            graph = probe.finish([self._emit(probe, start, inside)])
+        except TooManyStepsError:
+            raise _loop_over_rows(scope.work.where) from None
         return _with_open_rows(work, graph, {start: x, **{i: params[name] for name, i in inside.items()}})
 
     def _emit(self, work: GraphBuilder, x: int, params: Mapping[str, int]) -> int:
@@ -127,6 +130,15 @@ class OnnxGraph(LayerSpec):
         return work.concat([work.reshape(i, (rows, prod(s))) for i, s in zip(flat, self.results, strict=True)], 1)
 
 
+def _loop_over_rows(where: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{where}: the ONNX graph has a loop, as of an LSTM or a Scan, whose steps must be known when it is compiled, "
+        "and this layer takes any number of rows",
+        hint="run the .onnx file itself, with volumetric run MODEL.onnx or volumetric.load, which compile it for the "
+        "length of each input",
+    )
+
+
 def _with_open_rows(work: GraphBuilder, graph: Graph, tensors: dict[int, int]) -> int:
     """Emit a graph for `PROBE` rows again, for any number of rows."""
 
@@ -142,7 +154,7 @@ def _with_open_rows(work: GraphBuilder, graph: Graph, tensors: dict[int, int]) -
         tensors[i] = work.constant(value, graph.tensors[i].name)
     for node in graph.nodes:
         if any(isinstance(value, Graph) for value in node.attrs.values()):
-            raise UnsupportedError(f"the loop of {node.where} cannot take any number of rows")
+            raise _loop_over_rows(node.where)
         attrs = {name: opened(value) for name, value in node.attrs.items()}
         with work.at(node.where or work.where, mixes=None):
             outputs = work.emit(node.op, [tensors[i] for i in node.inputs], **attrs)

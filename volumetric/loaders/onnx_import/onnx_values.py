@@ -50,6 +50,10 @@ def tensor_shape(shape: Shape) -> Shape:
     return tuple(shape) or (1,)
 
 
+class TooManyStepsError(UnsupportedError):
+    """A loop has more steps than are written one after the other."""
+
+
 class InputsNeededError(UnsupportedError):
     """The graph depends on the elements of these inputs, not only on their shapes.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from volumetric.loaders.onnx_import.node_call import NodeCall
 from volumetric.loaders.onnx_import.onnx_declaration import OperatorGraph
-from volumetric.loaders.onnx_import.onnx_values import InputsNeededError, OnnxValue, known_value
+from volumetric.loaders.onnx_import.onnx_values import InputsNeededError, OnnxValue, TooManyStepsError, known_value
 from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 MOST_STEPS = 4096
@@ -46,7 +46,7 @@ def _loop(
     states, rows, step = list(carried), list[list[OnnxValue]](), 0
     while goes and (most is None or step < most):
         if step >= MOST_STEPS:
-            raise call.refuse(f"a loop of more than {MOST_STEPS} steps")
+            raise _too_many_steps(call, "a loop")
         test, *results = call.run_graph(
             body, [known_value(np.array(step, np.int64)), known_value(np.array(True)), *states]
         )
@@ -76,7 +76,7 @@ def _scan(call: NodeCall, *inputs: OnnxValue) -> list[OnnxValue]:
     ways = call.numbers("scan_input_directions") or (0,) * count
     length = sequences[0].shape[axes[0]]
     if length > MOST_STEPS:
-        raise call.refuse(f"a scan of more than {MOST_STEPS} steps")
+        raise _too_many_steps(call, "a scan")
     rows: list[list[OnnxValue]] = []
     for step in range(length):
         at = [length - 1 - step if way else step for way in ways]
@@ -92,6 +92,14 @@ def _scan(call: NodeCall, *inputs: OnnxValue) -> list[OnnxValue]:
         axis = call.axis(out_axes[i], len(parts[0].shape) + 1)
         stacked.append(_stacked(call, parts[::-1] if out_ways[i] else parts, axis))
     return [*states, *stacked]
+
+
+def _too_many_steps(call: NodeCall, what: str) -> TooManyStepsError:
+    return TooManyStepsError(
+        f"{call.label}: {what} of more than {MOST_STEPS} steps is not supported, "
+        "since each step becomes operations of its own",
+        hint=f"pass inputs of {MOST_STEPS} rows or fewer, as parts of a sequence; LSTM, GRU and RNN take any length",
+    )
 
 
 def _element(call: NodeCall, value: OnnxValue, axis: int, index: int) -> OnnxValue:
