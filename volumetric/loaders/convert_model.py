@@ -18,6 +18,7 @@ from volumetric.loaders.gguf_export import gguf_scheme, save_gguf
 from volumetric.loaders.hf_export import out_scheme, save_hf
 from volumetric.loaders.loaded_model import LoadedModel, open_model
 from volumetric.loaders.loom_write import save_loom
+from volumetric.loaders.model_location import NATIVE_NAME
 from volumetric.loaders.named_arrays import save_arrays
 from volumetric.loaders.native_checkpoint import NativeFacts, save_native
 from volumetric.loaders.target_schemes import convert_params, target_schemes
@@ -235,13 +236,16 @@ def format_of(
 
 
 def check_target(target: str | Path, *sources: str | os.PathLike[str]) -> None:
-    """Raise `CheckpointError` if the target would overwrite the source, or be among the files of its directory."""
+    """Raise `CheckpointError` if the target would overwrite the source, or be lost or mixed among its files."""
     place = Path(target).expanduser()
     for source in filter(os.path.exists, sources):
         holders = (Path(source), Path(source).parent) if Path(source).is_file() else (Path(source),)
         if place.exists() and any(place.samefile(holder) for holder in holders):
             raise CheckpointError(f"{target} is also the source", hint="give another target")
-        if Path(source).is_dir() and Path(source).resolve() in place.resolve().parents:
+        if not Path(source).is_dir() or Path(source).resolve() not in place.resolve().parents:
+            continue
+        # A file may stand beside a downloaded model, as llama.cpp writes it; a native directory is replaced as a whole.
+        if not place.suffix or (Path(source) / NATIVE_NAME).exists():
             raise CheckpointError(
                 f"{target} is inside {source}, the directory of the model that is read, whose files would no longer be "
                 "those of one model",
