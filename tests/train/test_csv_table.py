@@ -173,7 +173,7 @@ def test_a_name_may_begin_with_a_hash(tmp_path, text):
 
 def test_a_column_of_one_class_is_named(tmp_path):
     text = "x,kind\n1,oak\n2,oak\n"
-    with pytest.raises(SpecError, match="t.csv: column 'kind' has one class only, 'oak'") as refused:
+    with pytest.raises(SpecError, match=r"t\.csv: column 'kind' has one class only, 'oak'") as refused:
         samples(tmp_path, text, classes=True)
     assert "samples of another class" in str(refused.value.hint)
     (tmp_path / "v.csv").write_text(text)  # one class is enough to judge with
