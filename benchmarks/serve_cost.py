@@ -63,7 +63,7 @@ LAYERS: Final = {
 class WaitingDevice:
     """A device's own loop: it waits, and returns the next tokens of a text, each sequence from another place."""
 
-    can_pick = False
+    can_pick = True
 
     def __init__(self, ids: Sequence[int], seconds: float) -> None:
         self._ids = [*ids, *ids]
@@ -71,22 +71,31 @@ class WaitingDevice:
         self._seconds = seconds
 
     def greedy(self, states: Sequence[Any], tokens: Sequence[int], constant: object = None) -> Generator[list[int]]:
-        places = [token * 97 % self._size for token in tokens]
-        for step in itertools.count():
-            time.sleep(self._seconds)
-            at = step % self._size
-            yield [self._ids[(place + at) % self._size] for place in places]
+        return self.sample_loop(states, tokens, [None] * len(states))
 
     def can_sample(self, choosers: Sequence[object]) -> bool:
         return True
 
     def sample_loop(
-        self, states: Sequence[Any], tokens: Sequence[int], choosers: Sequence[object], constant: object = None
+        self, states: Sequence[Any], tokens: Sequence[int], choosers: Sequence[Any], constant: object = None
     ) -> Generator[list[int]]:
-        return self.greedy(states, tokens)
+        places = [token * 97 % self._size for token in tokens]
+        drawing = [(i, chooser) for i, chooser in enumerate(choosers) if chooser is not None]
+        for step in itertools.count():
+            time.sleep(self._seconds)
+            at = step % self._size
+            chosen = [self._ids[place + at - (self._size if place + at >= self._size else 0)] for place in places]
+            for i, chooser in drawing:
+                chooser.record_token(chosen[i])
+            yield chosen
 
-    def sample(self, pieces: Sequence[Any], choosers: Sequence[object]) -> list[Any]:
-        raise AssertionError  # never, as `can_pick` is false
+    def sample(self, pieces: Sequence[Any], choosers: Sequence[Any]) -> list[Any]:
+        time.sleep(self._seconds)
+        chosen = [None if one.output_rows == "none" else self._ids[int(one.x[-1]) % self._size] for one in pieces]
+        for token, chooser in zip(chosen, choosers, strict=True):
+            if token is not None and chooser is not None:
+                chooser.record_token(token)
+        return chosen
 
 
 def model_of(tokenizer: str, seconds: float) -> Model:
@@ -170,8 +179,8 @@ async def chats(port: int, body: bytes, count: int) -> int:
         while b"0\r\n\r\n" not in tail + data[-5:]:
             tail = data[-5:]
             data = await reader.read(2**16)
-            if not data:
-                raise SystemExit("the server closed the connection")
+            if not data or b'"error"' in data:
+                raise SystemExit(f"the server failed: {data[:500]!r}")
             chunks += data.count(b"data: {")
     writer.close()
     return chunks

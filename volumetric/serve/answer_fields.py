@@ -31,8 +31,8 @@ class Answer(Protocol):
         """Return the chunks before the first token of a text."""
         ...
 
-    def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Sequence[JsonObject]:
-        """Return the chunks of some tokens of a text."""
+    def chunks(self, index: int, tokens: Sequence[TokenEvent]) -> bytes:
+        """Return the events of the chunks of some tokens of a text."""
         ...
 
     def closing(self, index: int, reason: str) -> Sequence[JsonObject]:

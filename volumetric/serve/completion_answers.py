@@ -58,6 +58,8 @@ class CompletionAnswer:
     _lengths: dict[int, int] = field(default_factory=dict)
     """Number of characters of each text's tokens that have been returned."""
     _pace: AnswerTimings | None = None
+    _frames: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
+    """What encloses a text of nothing but content in its chunk, by the index of the text."""
 
     prefix = "cmpl-"
     whole_kind = piece_kind = "text_completion"
@@ -104,6 +106,30 @@ class CompletionAnswer:
                 whole["timings"] = self._pace.timings(fields["index"], size)
         return sse_event(json_bytes(whole))
 
+    def chunks(self, index: int, tokens: Sequence[TokenEvent]) -> bytes:
+        """Return the events of some tokens of a text, see `piece`."""
+        if self.tops is not None or self._pace is not None:
+            return b"".join(map(self.framed, self.piece(index, tokens)))
+        text = tokens[0].text if len(tokens) == 1 else "".join(token.text for token in tokens)
+        return self.text_chunks(index, text)
+
+    def text_chunks(self, index: int, text: str) -> bytes:
+        """Return the events of more of a text, of which nothing but the text varies."""
+        return self.framed_text(index, text)
+
+    def framed_text(self, index: int, text: str) -> bytes:
+        """Return the event of a chunk with a text alone, none of an empty one; the rest of it is encoded once."""
+        frame = self._frames.get(index)
+        if frame is None:
+            mark = uuid.uuid4().hex
+            head, _, tail = self.framed(self.text_chunk(index, mark)).partition(json_bytes(mark))
+            frame = self._frames[index] = head, tail
+        return json_bytes(text).join(frame) if text else b""
+
+    def text_chunk(self, index: int, text: str, logprobs: JsonObject | None = None) -> JsonObject:
+        """Return the chunk of a text."""
+        return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
+
     def failed(self, problem: RequestError) -> bytes:
         """Return the event of an error."""
         return sse_event(problem.encoded)
@@ -144,7 +170,7 @@ class CompletionAnswer:
         text, logprobs = self._piece_of(index, tokens)
         if not text and self.tops is None:
             return []
-        return [{"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}]
+        return [self.text_chunk(index, text, logprobs)]
 
     def closing(self, index: int, reason: str) -> list[JsonObject]:
         """Return the chunks after the last token of a text."""
@@ -222,6 +248,19 @@ class ChatAnswer(CompletionAnswer):
             "logprobs": None if self.tops is None else self._tokens(index, drawn_tokens(generation)),
             "finish_reason": reason,
         }
+
+    def text_chunks(self, index: int, text: str) -> bytes:
+        """Return the events of more of a message's text."""
+        if self.form is None:
+            return self.framed_text(index, text)
+        delta = _delta(self._readers[index].push(text))
+        if delta.keys() == {"content"}:
+            return self.framed_text(index, delta["content"])
+        return self.framed(self._piece(index, delta)) if delta else b""
+
+    def text_chunk(self, index: int, text: str, logprobs: JsonObject | None = None) -> JsonObject:
+        """Return the chunk of content."""
+        return self._piece(index, {"content": text}, logprobs=logprobs)
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[JsonObject]:
         """Return the chunks of some tokens of a message."""

@@ -54,6 +54,12 @@ class EchoAnswer(TextAnswer):
             "finish_reason": "length",
         }
 
+    def chunks(self, index: int, tokens: Sequence[TokenEvent]) -> bytes:
+        """Return the events of some tokens of a text, see `piece`."""
+        if tokens[0].index and not self.alone:
+            return TextAnswer.chunks(self, index, tokens)
+        return b"".join(map(self.framed, self.piece(index, tokens)))
+
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[JsonObject]:
         """Return the chunk of some tokens of a text; the prompt precedes the first one."""
         head: list[JsonObject] = []

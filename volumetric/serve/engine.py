@@ -30,10 +30,16 @@ _NAP = 0.5
 
 
 class SubmittedJobs:
-    """The submitted jobs of a request. For use in the event loop only."""
+    """The submitted jobs of a request. For use in the event loop only.
+
+    Attributes
+    ----------
+    on_events : called once for all events of a step, which `take` returns; without it, `events` returns them
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.tickets: list[Ticket] = []
+        self.on_events: Callable[[], None] | None = None
         self._engine = engine
         self._events: list[JobEvent] = []
         self._came = asyncio.Event()
@@ -43,6 +49,10 @@ class SubmittedJobs:
         """Wait for the next event, and return all unread ones: a slow reader gets more at a time."""
         await self._came.wait()
         self._came.clear()
+        return self.take()
+
+    def take(self) -> Sequence[JobEvent]:
+        """Return all unread events."""
         events, self._events = self._events, []
         if self._paused:
             self._paused = False
@@ -58,11 +68,17 @@ class SubmittedJobs:
     def push(self, event: JobEvent) -> None:
         """Queue an event for the request. A request that does not read its events is paused, and frees its slots."""
         self._events.append(event)
-        self._came.set()
         if len(self._events) >= UNREAD and not self._paused:
             self._paused = True
             for ticket in self.tickets:
                 self._engine.scheduler.pause(ticket)
+
+    def wake(self) -> None:
+        """Let the request read its events."""
+        if self.on_events is not None:
+            self.on_events()
+        else:
+            self._came.set()
 
 
 class Engine:
@@ -195,13 +211,20 @@ class Engine:
             self._ending = True
 
     def _deliver(self, events: Sequence[JobEvent]) -> None:
+        woken: dict[SubmittedJobs, None] = {}
         for event in events:
             running = self._running.get(event.ticket)
             if running is not None:
                 running.push(event)
+                woken[running] = None
+        for running in woken:
+            running.wake()
 
     def _all_failed(self, error: VolumetricError) -> None:
-        for ticket, running in list(self._running.items()):
-            running.push(JobEvent(ticket=ticket, error=error))
-            self.scheduler.cancel(ticket)
+        failed = dict(self._running)
         self._running.clear()
+        for ticket, running in failed.items():
+            self.scheduler.cancel(ticket)
+            running.push(JobEvent(ticket=ticket, error=error))
+        for running in dict.fromkeys(failed.values()):
+            running.wake()

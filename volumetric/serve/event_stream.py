@@ -6,11 +6,15 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from volumetric.serve.answer_texts import StreamedTexts
+    from volumetric.serve.engine import SubmittedJobs
 
 KEEP_ALIVE: Final = 10.0
 """Seconds without an event after which a comment is sent, so that no proxy closes the connection as idle."""
@@ -25,64 +29,90 @@ def sse_event(data: bytes, name: str = "") -> bytes:
     return head + b"data: " + data + b"\n\n"
 
 
+class BodyWriter(Protocol):
+    """Writes the body of a streamed response without a task or a message for each part: ``scope["state"]["writer"]``.
+
+    Attributes
+    ----------
+    paused : the client does not read, and nothing should be written
+    on_resume : called when that is over
+    """
+
+    paused: bool
+    on_resume: Callable[[], None] | None
+
+    def write(self, data: bytes) -> None:
+        """Write a part of the body, after the response has started."""
+        ...
+
+
 class EventStream(Response):
-    """Sends each item of `pieces` when it is ready.
+    """Writes what the events of a request's jobs add to its answer, as soon as they come.
+
+    Events that come while the client does not read are written together later.
 
     Parameters
     ----------
-    pieces : events encoded by `sse_event`; it ends by itself, and raises nothing
-    leave : called once when the response has ended, by success, error or disconnection
+    running : the jobs; they are left when the response has ended, by success, error or disconnection
+    texts : makes bytes of their events
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, pieces: AsyncGenerator[bytes, None], leave: Callable[[], None]) -> None:
+    def __init__(self, running: SubmittedJobs, texts: StreamedTexts) -> None:
         super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._pieces = pieces
-        self._leave = leave
-        self._pushing = False
-        self._since = time.monotonic()
+        self._running = running
+        self._texts = texts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send all events, or those until the client disconnects."""
-        parts = [
-            asyncio.ensure_future(one) for one in (self._send(send), self._watch(send), wait_for_disconnect(receive))
-        ]
+        parts = [asyncio.ensure_future(one) for one in (self._send(scope, send), wait_for_disconnect(receive))]
         try:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._leave()
+            self._running.leave()
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
 
-    async def _send(self, send: Send) -> None:
-        """Send the events. They go straight to the socket without a queue, because there are many of them."""
+    async def _send(self, scope: Scope, send: Send) -> None:
+        """Send the events; return early if the client does not read."""
+        writer: BodyWriter = scope["state"]["writer"]
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        try:
-            async for piece in self._pieces:
-                await self._push(send, piece)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            await self._pieces.aclose()
+        since, ended = time.monotonic(), asyncio.Event()
 
-    async def _push(self, send: Send, data: bytes) -> None:
-        self._pushing, self._since = True, time.monotonic()
-        await send({"type": "http.response.body", "body": data, "more_body": True})
-        self._pushing, self._since = False, time.monotonic()
-
-    async def _watch(self, send: Send) -> None:
-        """Send a comment after a long pause; end the stream if the client does not read."""
-        while True:
-            left = self._since + (STUCK if self._pushing else KEEP_ALIVE) - time.monotonic()
-            if left > 0:
-                await asyncio.sleep(left)
-            elif self._pushing:
+        def write() -> None:
+            nonlocal since
+            if writer.paused or ended.is_set():
                 return
-            else:
-                async with asyncio.timeout(STUCK):
-                    await self._push(send, _COMMENT)
+            if events := self._running.take():
+                since = time.monotonic()
+                if data := self._texts.push(events):
+                    writer.write(data)
+                if self._texts.ended:
+                    ended.set()
+
+        if head := self._texts.begin():
+            writer.write(head)
+        writer.on_resume = self._running.on_events = write
+        try:
+            write()
+            while not ended.is_set():
+                left = since + (STUCK if writer.paused else KEEP_ALIVE) - time.monotonic()
+                if left > 0:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(left):
+                            await ended.wait()
+                elif writer.paused:
+                    return
+                else:
+                    since = time.monotonic()
+                    writer.write(_COMMENT)
+            async with asyncio.timeout(STUCK):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            writer.on_resume = self._running.on_events = None
 
 
 @contextlib.asynccontextmanager

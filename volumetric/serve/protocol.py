@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import http
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 import uvicorn
@@ -27,6 +28,25 @@ class HttpConfig(uvicorn.Config):
     connections: int = sys.maxsize
 
 
+class ChunkWriter:
+    """Writes parts of the body of a connection's current response; see `volumetric.serve.event_stream.BodyWriter`.
+
+    It bypasses h11, which checks each part as a message of its own: for a body without a length it changes no state.
+    """
+
+    def __init__(self, protocol: HttpProtocol) -> None:
+        self.paused = False
+        self.on_resume: Callable[[], None] | None = None
+        self._protocol = protocol
+
+    def write(self, data: bytes) -> None:
+        """Write a part, as a chunk unless the client speaks HTTP/1.0."""
+        cycle = self._protocol.cycle
+        if not cycle.disconnected:
+            chunked = cycle.scope["http_version"] != "1.0"
+            cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+
+
 class HttpProtocol(H11Protocol):
     """One connection."""
 
@@ -35,6 +55,8 @@ class HttpProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request, or refuse the connection if there are too many."""
         super().connection_made(transport)
+        self.writer = ChunkWriter(self)
+        self.app_state = {**self.app_state, "writer": self.writer}
         if isinstance(self.config, HttpConfig) and len(self.connections) > self.config.connections:
             # Not uvicorn's `limit_concurrency`: that refuses only on a request, which may never arrive.
             message = f"this server has reached its limit of {self.config.connections} connections"
@@ -57,6 +79,18 @@ class HttpProtocol(H11Protocol):
             self._arm()
         else:
             self._disarm()
+
+    def pause_writing(self) -> None:
+        """Stop writing: the client does not read."""
+        super().pause_writing()
+        self.writer.paused = True
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        super().resume_writing()
+        self.writer.paused = False
+        if self.writer.on_resume is not None:
+            self.writer.on_resume()
 
     def send_400_response(self, msg: str) -> None:
         """Answer invalid HTTP in the format of all other errors."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -13,7 +12,7 @@ from starlette.responses import Response
 
 from volumetric.base.errors import DoesNotFitError, GenerationError, SpecError
 from volumetric.generate.scheduling.jobs import Job
-from volumetric.generate.token_events import Generation, TokenEvent
+from volumetric.serve.answer_texts import AnswerTexts, StreamedTexts
 from volumetric.serve.event_stream import EventStream, wait_for_disconnect
 from volumetric.serve.problem import RequestError, bad_request, problem_of
 from volumetric.serve.serving import ServedModel, json_bytes
@@ -21,8 +20,7 @@ from volumetric.serve.serving import ServedModel, json_bytes
 if TYPE_CHECKING:
     from volumetric.generate.drafters import Drafter
     from volumetric.generate.grammar import Grammar
-    from volumetric.generate.scheduling.jobs import JobEvent
-    from volumetric.serve.answer_fields import Answer, JsonObject
+    from volumetric.serve.answer_fields import Answer
     from volumetric.serve.engine import Engine, SubmittedJobs
     from volumetric.serve.fields.sampling_fields import SamplingFields
     from volumetric.serve.serving import ServerSettings
@@ -125,7 +123,7 @@ async def complete(
     except Exception as error:
         raise problem_of(error) from error
     if stream:
-        return EventStream(_stream_chunks(running, shape), running.leave)
+        return EventStream(running, StreamedTexts(running, shape))
     return await _whole_response(request, running, shape)
 
 
@@ -136,39 +134,6 @@ def engine_of(served: ServedModel) -> Engine:
             400, f"{served.name} computes embeddings and does not generate text", param="model", code="invalid_value"
         )
     return served.engine
-
-
-class _AnswerTexts:
-    """Collects the texts of a request from events."""
-
-    def __init__(self, running: SubmittedJobs) -> None:
-        self._first = {}
-        count = 0
-        for ticket in running.tickets:
-            self._first[ticket] = count
-            count += ticket.job.n
-        self._tickets = list(running.tickets)
-        self._whole: list[Generation | None] = [None] * count
-
-    def take(self, event: JobEvent) -> int:
-        """Store an event, and return the index of its text. Raises `RequestError` for an error event."""
-        if event.error is not None:
-            raise problem_of(event.error) from event.error
-        index = self._first[event.ticket] + event.choice
-        if event.generation is not None:
-            self._whole[index] = event.generation
-        return index
-
-    @property
-    def ended(self) -> bool:
-        """Whether all texts have ended."""
-        return None not in self._whole
-
-    @property
-    def by_prompt(self) -> list[list[Generation]]:
-        """The texts of each prompt, after all have ended."""
-        whole = iter(one for one in self._whole if one is not None)
-        return [[next(whole) for _ in range(ticket.job.n)] for ticket in self._tickets]
 
 
 async def _whole_response(request: Request, running: SubmittedJobs, shape: Answer) -> Response:
@@ -188,60 +153,9 @@ async def _whole_response(request: Request, running: SubmittedJobs, shape: Answe
     return Response(json_bytes(shape.whole(texts.by_prompt)), media_type="application/json")
 
 
-async def _all_texts(running: SubmittedJobs) -> _AnswerTexts:
-    texts = _AnswerTexts(running)
+async def _all_texts(running: SubmittedJobs) -> AnswerTexts:
+    texts = AnswerTexts(running)
     while not texts.ended:
         for event in await running.events():
             texts.take(event)
     return texts
-
-
-async def _stream_chunks(running: SubmittedJobs, shape: Answer) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a stream. An error is the last event: no finish reason follows it."""
-    texts = _AnswerTexts(running)
-    begun: set[int] = set()
-    try:
-        for piece in shape.begun():
-            yield piece
-        while not texts.ended:
-            came: dict[int, list[TokenEvent]] = {}
-            reasons: dict[int, str] = {}
-            problem: RequestError | None = None
-            for event in await running.events():
-                try:
-                    index = texts.take(event)
-                except RequestError as refusal:
-                    problem = refusal
-                    break
-                if event.token is not None:
-                    came.setdefault(index, []).append(event.token)
-                if event.generation is not None:
-                    reasons[index] = event.generation.finish_reason
-            for fields in _new_chunks(shape, begun, came, reasons):
-                yield shape.framed(fields)
-            if problem is not None:
-                yield shape.failed(problem)
-                return
-        for piece in shape.ended(texts.by_prompt):
-            yield piece
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:  # the status has been sent, so that only the stream can carry the error
-        with contextlib.suppress(Exception):
-            yield shape.failed(problem_of(error))
-
-
-def _new_chunks(
-    shape: Answer, begun: set[int], came: dict[int, list[TokenEvent]], reasons: dict[int, str]
-) -> list[JsonObject]:
-    """Return the events for new output: openings, tokens that have text or requested log-probabilities, and ends."""
-    pieces: list[JsonObject] = []
-    for index in sorted(came.keys() | reasons.keys()):
-        if index not in begun:
-            begun.add(index)
-            pieces += shape.opening(index)
-        tokens = came.get(index, [])
-        pieces += shape.piece(index, tokens) if tokens else []
-        if index in reasons:
-            pieces += shape.closing(index, reasons[index])
-    return pieces

@@ -66,6 +66,10 @@ class ResponseAnswer:
         """Return nothing: an item begins with its first content."""
         return ()
 
+    def chunks(self, index: int, tokens: Sequence[TokenEvent]) -> bytes:
+        """Return the events of some tokens, encoded."""
+        return b"".join(map(self.framed, self.piece(index, tokens)))
+
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Sequence[JsonObject]:
         """Return the events of some tokens; log-probabilities cover tokens outside of reasoning and calls."""
         events: list[JsonObject] = []
