@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 from volumetric.base.errors import ExpiredError, GenerationError, ShuttingDownError, VolumetricError
 from volumetric.generate.drafters import Draft
 from volumetric.generate.scheduling.batch_slots import BatchSlots
-from volumetric.generate.scheduling.device_calls import DeviceCalls
+from volumetric.generate.scheduling.device_calls import DeviceCalls, StepOutcomes
 from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget, texts_of
 from volumetric.generate.scheduling.jobs import Job, JobEvent, Ticket
 from volumetric.generate.scheduling.limits import Limits
@@ -89,7 +89,7 @@ class Scheduler:
         self._waiting = WaitingQueue(self.limits)
         self._running = 0  # number of generations with a slot, for other threads
         self._to_settle = False  # a job was cancelled, or a drain has begun
-        self._deadlines = False
+        self._due = float("inf")  # no job can exceed a limit of time before
         self._ends_at: float | None = None
         self._number = 0
         self._stats = SchedulerStats(state_limit=self.limits.state_bytes)
@@ -116,7 +116,7 @@ class Scheduler:
                 self._number += 1
                 leader.ticket.number = self._number
                 self._waiting.push(leader)
-                self._deadlines = self._deadlines or job.deadline is not None or self.limits.queue_seconds is not None
+                self._due = min(self._due, self._limit_of(leader.ticket))
                 self._stats.count_job(job.adapter)
                 self._lock.notify_all()
         except VolumetricError as error:
@@ -226,13 +226,7 @@ class Scheduler:
             self._prices.count(rows, drafted, seconds)
         else:
             self._slots.keep_marked(taking)
-        for sequence, one in outcomes:
-            if sequence.ticket.ended:
-                continue  # another text of the job has failed
-            if isinstance(one, GenerationError):
-                events += self._fail_tickets([sequence.ticket], one)
-            else:
-                events.append(self._token_event(sequence, one))
+        events += self._outcome_events(outcomes)
         with self._lock:
             (self._stats.prompt_steps if prompts else self._stats.decode_steps).add(seconds)
             self._stats.rows.add(rows + drafted)
@@ -261,11 +255,11 @@ class Scheduler:
         now = self._clock()
         with self._lock:
             over = self._ends_at is not None and now >= self._ends_at
-            if not (self._to_settle or self._deadlines or over):
+            if not (self._to_settle or now >= self._due or over):
                 return
             self._to_settle = False
             tickets = {id(sequence.ticket): sequence.ticket for sequence in (*self._waiting, *self._slots.all)}
-            self._deadlines = bool(tickets)
+            self._due = min(map(self._limit_of, tickets.values()), default=float("inf"))
             for sequence in [sequence for sequence in self._slots.all if sequence.ticket.paused]:
                 self._rest(sequence)
         for ticket in tickets.values():
@@ -282,6 +276,12 @@ class Scheduler:
             elif patience is not None and not ticket.started and now >= ticket.submitted + patience:
                 error = ExpiredError(f"the request got no slot within {patience:g} s", queued=True)
                 yield from self._fail_tickets([ticket], error)
+
+    def _limit_of(self, ticket: Ticket) -> float:
+        """Return the time at which a job exceeds a limit, if it has not ended or, where it waits, begun by then."""
+        deadline, patience = ticket.job.deadline, self.limits.queue_seconds
+        until = float("inf") if deadline is None else deadline
+        return until if patience is None or ticket.started else min(until, ticket.submitted + patience)
 
     def _fill_slots(self) -> None:
         """Assign slots to waiting generations while memory allows: free ones, and those of requests far ahead."""
@@ -330,19 +330,45 @@ class Scheduler:
             self._waiting.release_slots(sequence)
         self._slots.leave(sequence, keep=keep)
 
-    def _token_event(self, sequence: GenerationSequence, token: TokenEvent) -> JobEvent:
-        """Return the event of a token; the last one frees the slot."""
-        ticket, now = sequence.ticket, self._clock()
-        with self._lock:
-            self._stats.count_token(ticket.job.adapter)
-            if token.index:
-                self._stats.between_tokens.add(now - sequence.last)
+    def _outcome_events(self, outcomes: StepOutcomes) -> Iterator[JobEvent]:
+        """Yield the events of a call's tokens and failures."""
+        now = self._clock()
+        tokens: dict[str, int] = {}
+        between: dict[float, int] = {}  # sequences of a call nearly always had their last tokens together, too
+        for sequence, one in outcomes:
+            ticket = sequence.ticket
+            if ticket.ended:
+                continue  # another text of the job has failed
+            if isinstance(one, GenerationError):
+                yield from self._fail_tickets([ticket], one)
+                continue
+            adapter = ticket.job.adapter
+            tokens[adapter] = tokens.get(adapter, 0) + 1
+            if one.index:
+                since = now - sequence.last
+                between[since] = between.get(since, 0) + 1
             else:
-                self._stats.first_token.add(now - ticket.submitted)
-                self._stats.cached_tokens += sequence.transcript.cached if not sequence.choice else 0
-        sequence.last = now
-        if token.finish_reason is None:
-            return JobEvent(ticket=ticket, choice=sequence.choice, token=token)
+                self._count_first(sequence, now)
+            sequence.last = now
+            if one.finish_reason is None:
+                yield JobEvent(ticket=ticket, choice=sequence.choice, token=one)
+            else:
+                yield self._last_event(sequence, one)
+        with self._lock:
+            for adapter, count in tokens.items():
+                self._stats.count_tokens(adapter, count)
+            for seconds, count in between.items():
+                self._stats.between_tokens.add(seconds, count)
+
+    def _count_first(self, sequence: GenerationSequence, now: float) -> None:
+        """Count the first token of a text."""
+        with self._lock:
+            self._stats.first_token.add(now - sequence.ticket.submitted)
+            self._stats.cached_tokens += sequence.transcript.cached if not sequence.choice else 0
+
+    def _last_event(self, sequence: GenerationSequence, token: TokenEvent) -> JobEvent:
+        """Free the slot of a text, and return its last event."""
+        ticket = sequence.ticket
         self._rounds.stop()
         self._leave(sequence)
         ticket.reported += 1

@@ -90,15 +90,21 @@ class Transcript:
 
     def take(self, draw: Draw) -> TokenEvent:
         """Append a token, and return its event, which has the finish reason if the token is the last."""
-        self._draws.append(draw)
+        draws = self._draws
+        draws.append(draw)
         token = draw.token
         ended = token in self._end_ids
-        piece = "" if ended or self.decoder is None else self.decoder.push(token)
-        shown, stopped = (piece, False) if self._stops is None else self._stops.push(piece)
+        shown = "" if ended or self.decoder is None else self.decoder.push(token)
+        stopped = False
+        if self._stops is not None:
+            shown, stopped = self._stops.push(shown)
         if ended or stopped:
             self.reason = "stop"
-        elif len(self._draws) >= self._limit:
+        elif len(draws) >= self._limit:
             self.reason = "length"
+        elif len(draws) > 1 and draw.logprob is None:  # nearly always
+            self._texts.append(shown)
+            return TokenEvent(index=len(draws) - 1, token_id=token, text=shown)
         if self.reason is not None and not stopped:
             shown += self._flush()
         self._texts.append(shown)

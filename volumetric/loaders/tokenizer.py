@@ -27,6 +27,8 @@ MANY: Final = 4096
 """Number of ids whose decoding takes long."""
 MAX_HOLES: Final = 1_000_000
 """Maximum number of unused ids below the largest one."""
+_INDEPENDENT: Final = frozenset({"ByteLevel", "ByteFallback", "Fuse", "Metaspace", "Replace", "Strip"})
+"""Decoders that add the same text for a token behind any whole characters, see `_independent`."""
 HALF: Final = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair."""
 
@@ -268,6 +270,17 @@ class Tokenizer:
             with self._decoding:
                 raise
 
+    @cached_property
+    def texts_by_id(self) -> tuple[dict[int, str], dict[int, str]] | None:
+        """Texts of tokens behind other text, filled by stream decoders: without special tokens, and with them.
+
+        None if it is not certain that a token adds the same text behind any whole characters.
+        """
+        with self._lookups:
+            decoder = self.backend.decoder
+            state: dict[str, Any] = {} if decoder is None else json.loads(decoder.__getstate__())
+        return ({}, {}) if _independent(state.get("decoders", [state])) else None
+
     def decoder(self, *, skip_special_tokens: bool = True, shown: Set[int] = frozenset()) -> StreamDecoder:
         """Return a decoder for one stream of ids."""
         return StreamDecoder(self, skip_special_tokens=skip_special_tokens, shown=shown)
@@ -310,6 +323,20 @@ def renamed_json(content: dict[str, Any], names: Mapping[str, str]) -> dict[str,
         pairs = (merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model["merges"])
         model["merges"] = [pair for pair in pairs if not names.keys() & {*pair, "".join(pair)}]
     return content
+
+
+def _independent(decoders: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether decoders, as in ``tokenizer.json``, add the same text for a token behind any whole characters."""
+    fused = False
+    for part in decoders:
+        kind = part.get("type")
+        # On the whole text, a pattern may match across tokens, and an end may be stripped.
+        if kind not in _INDEPENDENT or (fused and kind == "Replace"):
+            return False
+        if kind == "Strip" and (part.get("start", 0) > 1 or part.get("stop", 0)):
+            return False
+        fused = fused or kind == "Fuse"
+    return True
 
 
 def check_halves(text: str) -> None:
@@ -357,15 +384,26 @@ class StreamDecoder:
         """Add one id; return the new final text."""
         if token_id in self._shown:
             return self.flush() + self._tokenizer.decode([token_id], skip_special_tokens=False)
+        known = None
+        if self._emitted == len(self._ids) == 1:  # nothing is held back, and what precedes is whole
+            texts = self._tokenizer.texts_by_id
+            if texts is not None:
+                known = texts[not self._skip]
+                if (text := known.get(token_id)) is not None:
+                    self._ids = [token_id]
+                    return text
         self._ids.append(token_id)
         before, after = self._texts()
         if after.endswith("\ufffd") and len(self._ids) - self._emitted <= HELD_BACK:
             return ""
         if len(after) <= len(before):
             return ""
+        text = after[len(before) :]
+        if known is not None and "\ufffd" not in text:
+            known[token_id] = text
         self._ids = self._ids[self._emitted :]
         self._emitted = len(self._ids)
-        return after[len(before) :]
+        return text
 
     def flush(self) -> str:
         """Return the text held back, with U+FFFD for incomplete characters, and reset."""

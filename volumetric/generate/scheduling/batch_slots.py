@@ -51,7 +51,7 @@ class BatchSlots:
 
     def __len__(self) -> int:
         """Number of slots in use, including those of followers that wait for their prompt."""
-        return sum(sequence.texts for sequence in self.all)
+        return len(self.all) + sum([len(sequence.followers) for sequence in self.all])
 
     def has_room(
         self, sequence: GenerationSequence, *, without: Collection[GenerationSequence] = (), resting: bool = False
@@ -151,7 +151,7 @@ class BatchSlots:
 
     def share(self) -> list[tuple[GenerationSequence, int]]:
         """Return the generations of the next call, and their rows: all that decode, and the first prompts."""
-        prompts = sorted((sequence for sequence in self.all if not sequence.decoding), key=_turn)
+        prompts = sorted([sequence for sequence in self.all if not sequence.decoding], key=_turn)
         if not prompts:
             return [(sequence, 1) for sequence in self.all]
         self._settle()
@@ -188,7 +188,7 @@ class BatchSlots:
         if limit is None:
             return
         rows = {id(sequence): count for sequence, count in taking}
-        while (need := sum(self._bytes_of(sequence, rows.get(id(sequence), 0)) for sequence in self.all)) > limit:
+        while (need := sum([self._bytes_of(sequence, rows.get(id(sequence), 0)) for sequence in self.all])) > limit:
             if len(self.all) < 2:  # never larger than the scheduler's limit for a job
                 break
             youngest = max(self.all, key=lambda sequence: sequence.order)
@@ -244,15 +244,17 @@ class BatchSlots:
 
     def measure(self, stats: SchedulerStats) -> None:
         """Update the memory statistics."""
-        stats.running = len(self)
-        stats.state_bytes = sum(self._bytes_of(sequence, 0) for sequence in self.all) + self._resting_bytes()
+        stats.state_bytes = sum([self._bytes_of(sequence, 0) for sequence in self.all]) + self._resting_bytes()
         if self._prefixes is not None:
             stats.prefix_bytes, stats.prefix_entries = self._prefixes.nbytes, len(self._prefixes)
             stats.prefix_evictions = self._prefixes.evictions
             stats.state_bytes += stats.prefix_bytes
 
     def _bytes_of(self, sequence: GenerationSequence, more: int) -> int:
-        return self._room.bytes_of(sequence.fed + more) * sequence.texts if sequence.state is not None else 0
+        if sequence.state is None:
+            return 0
+        bytes_used = self._room.bytes_of(sequence.fed + more)
+        return bytes_used * sequence.texts if sequence.followers else bytes_used
 
     def _bytes(self) -> int:
         return sum(self._room.bytes_of(len(sequence.ids)) * sequence.texts for sequence in self.all)

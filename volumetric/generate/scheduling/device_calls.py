@@ -57,9 +57,12 @@ class DeviceCalls:
         ------
         VolumetricError : the device has failed; the contents of the states are undefined
         """
-        if all(sequence.decoding and not sequence.guesses for sequence, _ in taking):
-            together = tuple(sequence for sequence, _ in taking)
-            if (together == self._together and self._loop is not None) or self._begin(together):
+        together = tuple([sequence for sequence, _ in taking])
+        if not any([sequence.guesses for sequence in together]):
+            # Sequences of a loop decode until it is stopped.
+            if self._loop is not None and together == self._together:
+                return self._next(together)
+            if all(sequence.decoding for sequence in together) and self._begin(together):
                 return self._next(together)
         self.stop()
         return self._call(taking, follow)

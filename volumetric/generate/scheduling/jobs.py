@@ -99,9 +99,9 @@ class Ticket:
         return [transcript.generation for transcript in self.transcripts]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class JobEvent:
-    """An event of a job: a new token, the end of a text, or the failure of the job.
+    """An event of a job: a new token, the end of a text, or the failure of the job. It is never changed.
 
     Attributes
     ----------

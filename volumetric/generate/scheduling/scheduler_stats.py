@@ -28,10 +28,10 @@ class Histogram:
         self.counts: list[int] = [0] * (len(self.bounds) + 1)
         self.total: float = 0.0
 
-    def add(self, value: float) -> None:
-        """Count a value; an upper bound belongs to its range."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def add(self, value: float, times: int = 1) -> None:
+        """Count a value, once or several times; an upper bound belongs to its range."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
 
     @property
     def count(self) -> int:
@@ -117,11 +117,11 @@ class SchedulerStats:
         if adapter:
             self.adapter_jobs[adapter] = self.adapter_jobs.get(adapter, 0) + 1
 
-    def count_token(self, adapter: str) -> None:
-        """Count a drawn token."""
-        self.generated_tokens += 1
+    def count_tokens(self, adapter: str, count: int) -> None:
+        """Count drawn tokens."""
+        self.generated_tokens += count
         if adapter:
-            self.adapter_tokens[adapter] = self.adapter_tokens.get(adapter, 0) + 1
+            self.adapter_tokens[adapter] = self.adapter_tokens.get(adapter, 0) + count
 
     def retry_after(self, waiting: int, slots: int) -> float:
         """Estimate the seconds until a slot is free, from the duration of jobs and the number of waiting ones."""

@@ -264,6 +264,8 @@ class WaitingQueue:
 
     def _next(self) -> RequestFlow | None:
         """Return the request whose first text is next."""
+        if self._count == len(self.paused):
+            return None
         return min((flow for flow in self._shares.requests if flow.waiting), key=_place, default=None)
 
 
