@@ -139,7 +139,7 @@ def serve(args: Any) -> None:
     sock = listen("127.0.0.1", 0)
     model = model_of(args.tokenizer, args.step / 1000)
     limits = Limits(slots=args.clients, state_bytes=2**30, prefix_bytes=None, queue=None)
-    settings = ServerSettings(**({"http_workers": args.workers} if args.workers else {}))
+    settings = ServerSettings(http_workers=args.workers)
     server = Server({"free": lambda: model}, settings, limits)
 
     def until_closed() -> None:

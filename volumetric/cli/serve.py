@@ -166,6 +166,8 @@ class LoadOptions:
         Seconds within which the body of a request must arrive.
     max_connections : int
         Most open connections; more are refused.
+    http_workers : int
+        Processes that speak HTTP in place of the server's own, for many streams on a fast device; 0: none.
     drain : float
         Seconds that running requests have to finish at a shutdown.
     """
@@ -182,6 +184,7 @@ class LoadOptions:
     max_body: int = 8
     body_timeout: float = 120.0
     max_connections: int = 2048
+    http_workers: int = 0
     drain: float = 30.0
 
 
@@ -267,6 +270,7 @@ def serve(
             max_body=load.max_body * _MIB,
             body_seconds=load.body_timeout,
             connections=load.max_connections,
+            http_workers=load.http_workers,
             request_seconds=load.request_timeout,
             step_seconds=load.step_timeout,
             temperature=temperature,

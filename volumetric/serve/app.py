@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -45,18 +44,14 @@ _POST: Final = {
 PATHS: Final = (*_POST, *(path for path in _GET if "{" not in path), "/")
 """Endpoints listed in the error for an unknown path."""
 
-Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
-
-
-def application(serving: Serving, lifespan: Lifespan | None = None) -> Starlette:
+def application(serving: Serving) -> Starlette:
     """Return the ASGI application.
 
     Every path exists with ``/v1`` and without it.
 
     Parameters
     ----------
-    serving : models and settings; the caller, or `lifespan`, has started the engines
-    lifespan : context that is entered before the first request and left after the last one
+    serving : models and settings; the caller starts the engines
     """
     # Errors pass through to `AccessControl`: starlette's handlers would log and re-raise them.
     passed = dict.fromkeys((RequestError, HTTPException), _reraise)
@@ -69,7 +64,6 @@ def application(serving: Serving, lifespan: Lifespan | None = None) -> Starlette
             Middleware(AccessControl, serving=serving),
         ],
         exception_handlers=passed,  # pyright: ignore[reportArgumentType]  (their types have Exception alone)
-        lifespan=lifespan,
     )
     app.router.redirect_slashes = False  # paths are plain already
     app.state.serving = serving

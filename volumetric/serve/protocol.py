@@ -11,12 +11,15 @@ import asyncio
 import http
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from volumetric.serve.problem import RequestError, bad_request
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 HEAD_SECONDS: Final = 30.0
 """Most seconds for the head of a request, from its first byte or from the start of the connection."""
@@ -26,6 +29,23 @@ class HttpConfig(uvicorn.Config):
     """uvicorn's configuration, and the most open connections."""
 
     connections: int = sys.maxsize
+
+
+def http_config(app: ASGIApp, connections: int) -> HttpConfig:
+    """Return the configuration for an application, with the most open connections."""
+    config = HttpConfig(
+        app,
+        http=HttpProtocol,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_keep_alive=65,
+        timeout_graceful_shutdown=5,
+    )
+    config.connections = connections
+    return config
 
 
 class ChunkWriter:

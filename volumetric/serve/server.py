@@ -11,20 +11,20 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import uvicorn
-from starlette.applications import Starlette
 
 from volumetric.base.errors import DeviceError, GenerationError, SpecError
 from volumetric.serve import heap, supervisor
 from volumetric.serve.app import application
 from volumetric.serve.descriptors import allowed_connections
 from volumetric.serve.engine import Engine
+from volumetric.serve.http_front import HttpFront
 from volumetric.serve.model_opening import open_in_thread
-from volumetric.serve.protocol import HttpConfig, HttpProtocol
+from volumetric.serve.protocol import http_config
 from volumetric.serve.serving import ServedModel, ServerSettings, Serving, generates, sequence_bytes
 
 if TYPE_CHECKING:
@@ -78,12 +78,6 @@ class _Uvicorn(uvicorn.Server):
         """Install no signal handlers."""
         yield
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down; signal the application also if the shutdown is forced."""
-        await super().shutdown(sockets)
-        if self.force_exit:
-            await self.lifespan.shutdown()
-
 
 def _foreseen(record: logging.LogRecord) -> bool:
     """Filter for uvicorn's log: drops records of requests that the shutdown cancelled."""
@@ -124,7 +118,7 @@ class Server:
         self._drain = drain
         self._drafts = drafts
         self._failure: BaseException | None = None
-        self._server: _Uvicorn | None = None
+        self._server: _Uvicorn | HttpFront | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = False
         self._opening = asyncio.Lock()
@@ -151,27 +145,13 @@ class Server:
 
     async def _serve(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
         """Serve on a socket until a signal or `stop`, then close tasks, models and thread pools."""
-
-        @contextlib.asynccontextmanager
-        async def lifespan(_: Starlette) -> AsyncGenerator[None, None]:
-            self._start(self._open(on_ready))
-            self._start(self._tidy())
-            self._start(self._watch())
-            yield
-
-        config = HttpConfig(
-            application(self.serving, lifespan),
-            http=HttpProtocol,
-            ws="none",
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-            server_header=False,
-            timeout_keep_alive=65,
-            timeout_graceful_shutdown=5,
+        app, settings = application(self.serving), self.serving.settings
+        connections = allowed_connections(settings.connections)
+        self._server = server = (
+            HttpFront(app, settings.http_workers, connections)
+            if settings.http_workers
+            else _Uvicorn(http_config(app, connections))
         )
-        config.connections = allowed_connections(self.serving.settings.connections)
-        self._server = server = _Uvicorn(config)
         self._loop = loop = asyncio.get_running_loop()
         handlers = self._handlers() if threading.current_thread() is threading.main_thread() else {}
         before: dict[int, Any] = {}
@@ -180,6 +160,8 @@ class Server:
             # Not `loop.add_signal_handler`: a busy loop may lose a signal there.
             for number, handler in handlers.items():
                 before[number] = signal.signal(number, lambda *_, end=handler: loop.call_soon_threadsafe(end))
+            for task in (self._open(on_ready), self._tidy(), self._watch()):
+                self._start(task)
             await server.serve([sock])
         finally:
             for number, handler in before.items():
@@ -336,7 +318,7 @@ class Server:
         logger.info("shutting down: running requests have %g s to finish", self._drain)
         self._start(self._finish(self._server))
 
-    async def _finish(self, server: _Uvicorn) -> None:
+    async def _finish(self, server: _Uvicorn | HttpFront) -> None:
         until = time.monotonic() + self._drain
         engines = self._engines()
         for engine in engines:

@@ -46,6 +46,7 @@ class ServerSettings:
     max_body : most bytes of a request body
     body_seconds : seconds within which the body must arrive
     connections : most open connections; more are refused
+    http_workers : processes that speak HTTP, each with its part of the connections; 0: the server's own does
     request_seconds : seconds after which a request fails
     step_seconds : seconds after which a step of a device counts as hung; 0: never
     temperature : sampling temperature if neither the request nor the model's files specify sampling
@@ -63,6 +64,7 @@ class ServerSettings:
     max_body: int = 8 * 2**20
     body_seconds: float = 120.0
     connections: int = 2048
+    http_workers: int = 0
     request_seconds: float = 600.0
     step_seconds: float = 300.0
     temperature: float = 1.0
@@ -83,6 +85,8 @@ class ServerSettings:
                 raise SpecError(f"the share of an API key must be a number above 0, got {weight!r}")
         if self.max_body < 1 or self.connections < 1 or not (self.request_seconds > 0 and self.body_seconds > 0):
             raise SpecError("limits of requests must be above 0")
+        if self.http_workers < 0:
+            raise SpecError(f"the number of processes for HTTP must be 0 or more, got {self.http_workers}")
         if not self.step_seconds >= 0:
             raise SpecError("seconds of a step must be 0 or more")
         SamplingParams(temperature=self.temperature)
