@@ -35,6 +35,10 @@ class Answer(Protocol):
         """Return the events of the chunks of some tokens of a text."""
         ...
 
+    def frame(self, index: int) -> tuple[bytes, bytes] | None:
+        """Return what encloses the JSON of a text in the event of further tokens; None if more than the text varies."""
+        ...
+
     def closing(self, index: int, reason: str) -> Sequence[JsonObject]:
         """Return the chunks after the last token of a text."""
         ...

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from volumetric.generate.token_events import Generation, TokenEvent
 from volumetric.serve.problem import RequestError, problem_of
+from volumetric.serve.serving import json_bytes
 
 if TYPE_CHECKING:
     from volumetric.generate.scheduling.jobs import JobEvent
@@ -32,11 +33,15 @@ class AnswerTexts:
         """Store an event, and return the index of its text. Raises `RequestError` for an error event."""
         if event.error is not None:
             raise problem_of(event.error) from event.error
-        index = self._first[event.ticket] + event.choice
+        index = self.index_of(event)
         if event.generation is not None:
             self._left -= self._whole[index] is None
             self._whole[index] = event.generation
         return index
+
+    def index_of(self, event: JobEvent) -> int:
+        """Return the index of an event's text."""
+        return self._first[event.ticket] + event.choice
 
     @property
     def ended(self) -> bool:
@@ -68,6 +73,7 @@ class StreamedTexts:
         self._texts = AnswerTexts(running)
         self._shape = shape
         self._begun: set[int] = set()
+        self._frames: dict[int, tuple[bytes, bytes]] = {}
         self._context = copy_context()  # of the request, whose id the log names
 
     def begin(self) -> bytes:
@@ -76,12 +82,12 @@ class StreamedTexts:
 
     def push(self, events: Sequence[JobEvent]) -> bytes:
         """Return what events add to the stream. An error is the last event of it: no finish reason follows."""
+        if len(events) == 1 and events[0].generation is None and (token := events[0].token) is not None:
+            # Nearly always. Between such tokens nothing but the text differs, in most answers.
+            frame = self._frames.get(self._texts.index_of(events[0]))
+            if frame is not None:
+                return json_bytes(token.text).join(frame) if token.text else b""
         try:
-            if len(events) == 1 and events[0].generation is None and events[0].error is None:
-                event = events[0]  # nearly always
-                index = self._texts.take(event)
-                if index in self._begun and event.token is not None:
-                    return self._shape.chunks(index, (event.token,))
             return self._joined(events)
         except Exception as error:  # the status has been sent, so that only the stream can carry the error
             self.ended, problem = True, self._context.run(problem_of, error)
@@ -111,6 +117,8 @@ class StreamedTexts:
                 pieces += map(shape.framed, shape.opening(index))
             if index in came:
                 pieces.append(shape.chunks(index, came[index]))
+                if (frame := shape.frame(index)) is not None:
+                    self._frames[index] = frame
             if index in reasons:
                 pieces += map(shape.framed, shape.closing(index, reasons[index]))
         if problem is not None:

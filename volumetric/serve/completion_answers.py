@@ -58,8 +58,6 @@ class CompletionAnswer:
     _lengths: dict[int, int] = field(default_factory=dict)
     """Number of characters of each text's tokens that have been returned."""
     _pace: AnswerTimings | None = None
-    _frames: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
-    """What encloses a text of nothing but content in its chunk, by the index of the text."""
 
     prefix = "cmpl-"
     whole_kind = piece_kind = "text_completion"
@@ -108,23 +106,15 @@ class CompletionAnswer:
 
     def chunks(self, index: int, tokens: Sequence[TokenEvent]) -> bytes:
         """Return the events of some tokens of a text, see `piece`."""
+        return b"".join(map(self.framed, self.piece(index, tokens)))
+
+    def frame(self, index: int) -> tuple[bytes, bytes] | None:
+        """Return what encloses the JSON of a text in the event of further tokens; None if more than the text varies."""
         if self.tops is not None or self._pace is not None:
-            return b"".join(map(self.framed, self.piece(index, tokens)))
-        text = tokens[0].text if len(tokens) == 1 else "".join(token.text for token in tokens)
-        return self.text_chunks(index, text)
-
-    def text_chunks(self, index: int, text: str) -> bytes:
-        """Return the events of more of a text, of which nothing but the text varies."""
-        return self.framed_text(index, text)
-
-    def framed_text(self, index: int, text: str) -> bytes:
-        """Return the event of a chunk with a text alone, none of an empty one; the rest of it is encoded once."""
-        frame = self._frames.get(index)
-        if frame is None:
-            mark = uuid.uuid4().hex
-            head, _, tail = self.framed(self.text_chunk(index, mark)).partition(json_bytes(mark))
-            frame = self._frames[index] = head, tail
-        return json_bytes(text).join(frame) if text else b""
+            return None
+        mark = uuid.uuid4().hex
+        head, _, tail = self.framed(self.text_chunk(index, mark)).partition(json_bytes(mark))
+        return head, tail
 
     def text_chunk(self, index: int, text: str, logprobs: JsonObject | None = None) -> JsonObject:
         """Return the chunk of a text."""
@@ -249,14 +239,9 @@ class ChatAnswer(CompletionAnswer):
             "finish_reason": reason,
         }
 
-    def text_chunks(self, index: int, text: str) -> bytes:
-        """Return the events of more of a message's text."""
-        if self.form is None:
-            return self.framed_text(index, text)
-        delta = _delta(self._readers[index].push(text))
-        if delta.keys() == {"content"}:
-            return self.framed_text(index, delta["content"])
-        return self.framed(self._piece(index, delta)) if delta else b""
+    def frame(self, index: int) -> tuple[bytes, bytes] | None:
+        """Return what encloses further content; None if a reader must split it from reasoning and calls."""
+        return CompletionAnswer.frame(self, index) if self.form is None else None
 
     def text_chunk(self, index: int, text: str, logprobs: JsonObject | None = None) -> JsonObject:
         """Return the chunk of content."""

@@ -54,11 +54,9 @@ class EchoAnswer(TextAnswer):
             "finish_reason": "length",
         }
 
-    def chunks(self, index: int, tokens: Sequence[TokenEvent]) -> bytes:
-        """Return the events of some tokens of a text, see `piece`."""
-        if tokens[0].index and not self.alone:
-            return TextAnswer.chunks(self, index, tokens)
-        return b"".join(map(self.framed, self.piece(index, tokens)))
+    def frame(self, index: int) -> tuple[bytes, bytes] | None:
+        """Return what encloses the JSON of a text in further events; None if there are none."""
+        return None if self.alone else TextAnswer.frame(self, index)
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[JsonObject]:
         """Return the chunk of some tokens of a text; the prompt precedes the first one."""

@@ -65,13 +65,18 @@ class SubmittedJobs:
         for ticket in self.tickets:
             self._engine.forget(ticket)
 
-    def push(self, event: JobEvent) -> None:
-        """Queue an event for the request. A request that does not read its events is paused, and frees its slots."""
+    def push(self, event: JobEvent) -> bool:
+        """Queue an event for the request; return whether it is the only unread one, so that `wake` is due.
+
+        A request that does not read its events is paused, and frees its slots.
+        """
         self._events.append(event)
-        if len(self._events) >= UNREAD and not self._paused:
+        count = len(self._events)
+        if count >= UNREAD and not self._paused:
             self._paused = True
             for ticket in self.tickets:
                 self._engine.scheduler.pause(ticket)
+        return count == 1
 
     def wake(self) -> None:
         """Let the request read its events."""
@@ -211,12 +216,11 @@ class Engine:
             self._ending = True
 
     def _deliver(self, events: Sequence[JobEvent]) -> None:
-        woken: dict[SubmittedJobs, None] = {}
+        woken: list[SubmittedJobs] = []
         for event in events:
             running = self._running.get(event.ticket)
-            if running is not None:
-                running.push(event)
-                woken[running] = None
+            if running is not None and running.push(event):
+                woken.append(running)
         for running in woken:
             running.wake()
 
@@ -225,6 +229,6 @@ class Engine:
         self._running.clear()
         for ticket, running in failed.items():
             self.scheduler.cancel(ticket)
-            running.push(JobEvent(ticket=ticket, error=error))
+            _ = running.push(JobEvent(ticket=ticket, error=error))
         for running in dict.fromkeys(failed.values()):
             running.wake()

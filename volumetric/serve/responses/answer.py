@@ -70,6 +70,9 @@ class ResponseAnswer:
         """Return the events of some tokens, encoded."""
         return b"".join(map(self.framed, self.piece(index, tokens)))
 
+    def frame(self, index: int) -> None:
+        """Return None: events are numbered."""
+
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Sequence[JsonObject]:
         """Return the events of some tokens; log-probabilities cover tokens outside of reasoning and calls."""
         events: list[JsonObject] = []
