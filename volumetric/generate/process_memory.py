@@ -23,12 +23,10 @@ def peak_resident_bytes() -> int | None:
 
 def _from_status(status: Path) -> int | None:
     try:
-        lines = status.read_text().splitlines()
+        words = status.read_text().partition("VmHWM:")[2].split(maxsplit=1)
     except OSError:
         return None
-    fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    peak = fields.get("VmHWM")
-    return None if peak is None else int(peak.split()[0]) * 1024
+    return int(words[0]) * 1024 if words else None
 
 
 def available_bytes() -> int | None:

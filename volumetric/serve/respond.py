@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from volumetric.serve.fields.sampling_fields import SamplingFields
     from volumetric.serve.serving import ServerSettings
 
+_FEW = 4096
+"""Tokens of prompts that are checked in less than a tenth of a millisecond."""
 _CLOSED = 499
 """Status of a request whose client has disconnected, as in nginx; only the log shows it."""
 
@@ -97,6 +99,11 @@ def jobs_of(
         )
         for ids in prompts
     ]
+
+
+def quick_jobs(body: SamplingFields, tokens: int) -> bool:
+    """Whether `jobs_of` takes less time than a thread would cost, for prompts of so many tokens together."""
+    return tokens <= _FEW and not body.logit_bias and not body.allowed_token_ids
 
 
 def check_room(served: ServedModel, tokens: int) -> None:

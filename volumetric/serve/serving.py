@@ -305,12 +305,14 @@ class Serving:
         engines = dict.fromkeys(served.engine for served in self.models.values())
         return (engine for engine in engines if engine is not None)
 
-    async def run_in_thread(self, what: Any, *args: Any, size: int = 0) -> Any:
-        """Run a slow function that needs no device in a thread.
+    async def run_in_thread(self, what: Any, *args: Any, size: int = 0, quick: bool = False) -> Any:
+        """Run a slow function that needs no device in a thread; a `quick` one at once, as a thread would cost more.
 
         Functions of a large `size`, in characters, run one at a time, so that the other thread stays free for small
         ones.
         """
+        if quick:
+            return what(*args)
         loop = asyncio.get_running_loop()
         async with self._large if size > LARGE else contextlib.nullcontext():
             return await loop.run_in_executor(self.pool, what, *args)

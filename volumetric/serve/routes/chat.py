@@ -21,8 +21,8 @@ from volumetric.serve.fields.chat_request import ChatRequest
 from volumetric.serve.harmony import FINAL
 from volumetric.serve.output_parser import OutputFormat
 from volumetric.serve.problem import bad_request, problem_of
-from volumetric.serve.respond import complete, engine_of, jobs_of
-from volumetric.serve.serving import size_of
+from volumetric.serve.respond import complete, engine_of, jobs_of, quick_jobs
+from volumetric.serve.serving import LARGE, size_of
 from volumetric.serve.tools.call_form_families import functions_json, instructions
 from volumetric.serve.tools.call_history import calls_for_template
 from volumetric.serve.tools.request_tools import tools_of
@@ -94,10 +94,11 @@ async def prepare_chat(serving: Serving, body: ChatRequest) -> PreparedChat:
     )
     drafter = form = grammar = None
     try:
-        messages, args, size = await serving.run_in_thread(
+        messages, args, size, ids = await serving.run_in_thread(
             _messages, served, not serving.settings.parse_special, body, style, tools, args
         )
-        ids = await serving.run_in_thread(conversation_ids, served, messages, args, going_on, size=size)
+        if ids is None:
+            ids = await serving.run_in_thread(conversation_ids, served, messages, args, going_on, size=size)
         if body.prediction is not None:
             drafter = await serving.run_in_thread(_drafter, served, body.predicted, size=len(body.predicted))
     except GenerationError as error:
@@ -106,7 +107,9 @@ async def prepare_chat(serving: Serving, body: ChatRequest) -> PreparedChat:
         ids, form, grammar = await _prepare_form(serving, served, body, style, tools, ids, has_form=has_form)
     shown = () if form is None else form.special_tokens
     make = partial(jobs_of, grammar=grammar, drafter=drafter, shown=shown, param="messages")
-    jobs = await serving.run_in_thread(make, body, served, [ids], serving.settings)
+    jobs = await serving.run_in_thread(
+        make, body, served, [ids], serving.settings, quick=quick_jobs(body, len(ids))
+    )
     return PreparedChat(served, jobs, form)
 
 
@@ -173,10 +176,10 @@ def _messages(
     style: ChatFormat,
     tools: RequestTools | None,
     args: dict[str, Any],
-) -> tuple[list[dict[str, Any]], dict[str, Any], int]:
+) -> tuple[list[dict[str, Any]], dict[str, Any], int, list[int] | None]:
     """Return the messages and template arguments of a request in the form that templates expect, and their size.
 
-    Text of clients is marked as data before the server adds its own text, which may contain control tokens.
+    The last value are the ids of a conversation that is not large. Text of clients is marked as data before the server adds its own text, which may contain control tokens.
 
     Raises
     ------
@@ -188,7 +191,9 @@ def _messages(
         messages = calls_for_template(messages, style.source, None if style.channels is not None else style.calls)
     if tools is not None:
         messages = _with_tool_declarations(messages, replace(tools, declarations=declarations), style, args)
-    return messages, args, size_of((messages, args))
+    size = size_of((messages, args))
+    ids = conversation_ids(served, messages, args, bool(body.continue_final_message)) if size <= LARGE else None
+    return messages, args, size, ids
 
 
 def _with_tool_declarations(

@@ -18,7 +18,7 @@ from volumetric.serve.event_stream import cancel_on_disconnect
 from volumetric.serve.fields.completion_request import CompletionRequest
 from volumetric.serve.fill_in_middle import fill_in_middle_of
 from volumetric.serve.problem import problem_of
-from volumetric.serve.respond import check_room, complete, engine_of, jobs_of
+from volumetric.serve.respond import check_room, complete, engine_of, jobs_of, quick_jobs
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
@@ -57,7 +57,8 @@ async def completions(request: Request) -> Response:
         body.max_tokens = 1 if body.alone else body.max_tokens
     scored = bool(body.echo) and body.tops is not None
     make = partial(jobs_of, grammar=grammar, scored=scored, param="prompt")
-    jobs = await serving.run_in_thread(make, body, served, prompts, serving.settings)
+    quick = quick_jobs(body, sum(map(len, prompts)))
+    jobs = await serving.run_in_thread(make, body, served, prompts, serving.settings, quick=quick)
     return await complete(request, served, jobs, shape, stream=bool(body.stream))
 
 
