@@ -257,7 +257,10 @@ def main() -> None:
         serve(args)
         return
     print("microseconds of processor time a token\n")
-    print("| HTTP workers | requests | engine's process | event loop | engine's thread | other threads | workers |", end="")
+    print(
+        "| HTTP workers | requests | engine's process | event loop | engine's thread | other threads | workers |",
+        end="",
+    )
     print(" tokens/s | chunks a token |\n|" + " --- |" * 9)
     for workers in args.http_workers:
         measure(args, workers)

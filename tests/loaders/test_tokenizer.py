@@ -19,7 +19,7 @@ from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_tokenizer import COMPOSING, PRE_TOKENIZERS, WHOLE, read_tokenizer
 from volumetric.loaders.gguf_tokenizer_export import tokenizer_metadata
 from volumetric.loaders.gguf_write import write_gguf
-from volumetric.loaders.tokenizer import StreamDecoder
+from volumetric.loaders.tokenizer import StreamDecoder, are_independent
 from volumetric.loaders.tokenizer_errors import TokenizerErrors
 from volumetric.loaders.tokenizer_files import read_tokenizer_files
 
@@ -306,6 +306,33 @@ def test_streaming_a_text_gives_it_back(text: str, smollm2: Tokenizer) -> None:
 @given(ids=st.lists(st.integers(0, 49_999), max_size=14))
 def test_streaming_any_ids_gives_what_decoding_gives(ids: list[int], smollm2: Tokenizer) -> None:
     assert stream(smollm2, ids) == smollm2.decode(ids)
+
+
+@given(ids=st.lists(st.sampled_from([1, 2, 28, 198, 216, 243, 504, 3575, 29_000, 49_151, 60_000]), max_size=24))
+def test_streaming_the_same_ids_again_gives_what_decoding_gives(ids: list[int], smollm2: Tokenizer) -> None:
+    """Texts of tokens are remembered from one stream to the next."""
+    assert smollm2.texts_by_id is not None
+    assert stream(smollm2, ids) == smollm2.decode(ids)
+    decoder = smollm2.decoder(skip_special_tokens=False)
+    assert "".join(map(decoder.push, ids)) + decoder.flush() == smollm2.decode(ids, skip_special_tokens=False)
+
+
+@pytest.mark.parametrize(
+    ("decoders", "independent"),
+    [
+        ([{"type": "ByteLevel"}], True),
+        ([{"type": "Replace"}, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "start": 1}], True),
+        ([{"type": "Strip", "start": 2, "stop": 0}], False),
+        ([{"type": "Strip", "start": 0, "stop": 1}], False),
+        ([{"type": "Fuse"}, {"type": "Replace"}], False),
+        ([{"type": "WordPiece"}], False),
+        ([{}], False),
+    ],
+)
+def test_texts_of_tokens_are_remembered_only_where_they_are_the_same_everywhere(
+    decoders: list[dict[str, Any]], independent: bool
+) -> None:
+    assert are_independent(decoders) is independent
 
 
 def test_incomplete_characters_are_held_back(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ MANY: Final = 4096
 MAX_HOLES: Final = 1_000_000
 """Maximum number of unused ids below the largest one."""
 _INDEPENDENT: Final = frozenset({"ByteLevel", "ByteFallback", "Fuse", "Metaspace", "Replace", "Strip"})
-"""Decoders that add the same text for a token behind any whole characters, see `_independent`."""
+"""Decoders that add the same text for a token behind any whole characters, see `are_independent`."""
 HALF: Final = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair."""
 
@@ -279,7 +279,7 @@ class Tokenizer:
         with self._lookups:
             decoder = self.backend.decoder
             state: dict[str, Any] = {} if decoder is None else json.loads(decoder.__getstate__())
-        return ({}, {}) if _independent(state.get("decoders", [state])) else None
+        return ({}, {}) if are_independent(state.get("decoders", [state])) else None
 
     def decoder(self, *, skip_special_tokens: bool = True, shown: Set[int] = frozenset()) -> StreamDecoder:
         """Return a decoder for one stream of ids."""
@@ -325,7 +325,7 @@ def renamed_json(content: dict[str, Any], names: Mapping[str, str]) -> dict[str,
     return content
 
 
-def _independent(decoders: Sequence[Mapping[str, Any]]) -> bool:
+def are_independent(decoders: Sequence[Mapping[str, Any]]) -> bool:
     """Whether decoders, as in ``tokenizer.json``, add the same text for a token behind any whole characters."""
     fused = False
     for part in decoders:

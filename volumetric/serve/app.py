@@ -44,6 +44,7 @@ _POST: Final = {
 PATHS: Final = (*_POST, *(path for path in _GET if "{" not in path), "/")
 """Endpoints listed in the error for an unknown path."""
 
+
 def application(serving: Serving) -> Starlette:
     """Return the ASGI application.
 

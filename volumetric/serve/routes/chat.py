@@ -107,9 +107,7 @@ async def prepare_chat(serving: Serving, body: ChatRequest) -> PreparedChat:
         ids, form, grammar = await _prepare_form(serving, served, body, style, tools, ids, has_form=has_form)
     shown = () if form is None else form.special_tokens
     make = partial(jobs_of, grammar=grammar, drafter=drafter, shown=shown, param="messages")
-    jobs = await serving.run_in_thread(
-        make, body, served, [ids], serving.settings, quick=quick_jobs(body, len(ids))
-    )
+    jobs = await serving.run_in_thread(make, body, served, [ids], serving.settings, quick=quick_jobs(body, len(ids)))
     return PreparedChat(served, jobs, form)
 
 
