@@ -171,7 +171,8 @@ def serve(args: Any) -> None:
 async def chats(port: int, body: bytes, count: int) -> int:
     """Send chats one after the other on a connection; return the number of chunks."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
     chunks = 0
     for _ in range(count):
         writer.write(head.encode() + body)
@@ -232,7 +233,7 @@ def measure(args: Any, workers: int) -> None:
             beside = sum(sum(seconds_of(child).values()) for child in children) - beside
             used = {task: after[task] - before.get(task, 0.0) for task in after}
             main = used.pop(str(process.pid))
-            busiest = sorted(used.values())[-1]
+            busiest = max(used.values())
             cells = [sum(used.values()) + main, main, busiest, sum(used.values()) - busiest, beside]
             row = " | ".join(f"{1e6 * cell / tokens:.1f}" for cell in cells)
             print(f"| {workers} | {name} | {row} | {tokens / wall:,.0f} | {chunks / tokens:.2f} |", flush=True)
@@ -256,12 +257,17 @@ def main() -> None:
     if args.serve:
         serve(args)
         return
-    print("microseconds of processor time a token\n")
-    print(
-        "| HTTP workers | requests | engine's process | event loop | engine's thread | other threads | workers |",
-        end="",
+    heads = (
+        "HTTP workers",
+        "requests",
+        "engine's process",
+        "event loop",
+        "engine's thread",
+        "other threads",
+        "workers",
     )
-    print(" tokens/s | chunks a token |\n|" + " --- |" * 9)
+    print("microseconds of processor time a token\n")
+    print(f"| {' | '.join((*heads, 'tokens/s', 'chunks a token'))} |\n|" + " --- |" * 9)
     for workers in args.http_workers:
         measure(args, workers)
 

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -161,12 +161,11 @@ class _WorkerServer(uvicorn.Server):
     async def take_connections(self, source: socket.socket) -> None:
         """Serve connections from now on."""
         loop, config = asyncio.get_running_loop(), self.config
+        make: Callable[..., asyncio.Protocol] = config.http_protocol_class
         tasks: set[asyncio.Task[Any]] = set()
 
         def protocol() -> asyncio.Protocol:
-            return config.http_protocol_class(  # pyright: ignore[reportCallIssue]
-                config=config, server_state=self.server_state, app_state={}
-            )
+            return make(config=config, server_state=self.server_state, app_state={})
 
         def take() -> None:
             for _ in range(_ACCEPTED):

@@ -177,7 +177,8 @@ def _messages(
 ) -> tuple[list[dict[str, Any]], dict[str, Any], int, list[int] | None]:
     """Return the messages and template arguments of a request in the form that templates expect, and their size.
 
-    The last value are the ids of a conversation that is not large. Text of clients is marked as data before the server adds its own text, which may contain control tokens.
+    The last value are the ids of a conversation that is not large. Text of clients is marked as data before the server
+    adds its own text, which may contain control tokens.
 
     Raises
     ------
