@@ -35,11 +35,11 @@ from volumetric.base.errors import ExpiredError, GenerationError, ShuttingDownEr
 from volumetric.generate.drafters import Draft
 from volumetric.generate.scheduling.batch_slots import BatchSlots
 from volumetric.generate.scheduling.device_calls import DeviceCalls, StepOutcomes
-from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget, texts_of
+from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget, due, texts_of
 from volumetric.generate.scheduling.jobs import Job, JobEvent, Ticket
 from volumetric.generate.scheduling.limits import Limits
 from volumetric.generate.scheduling.prefill_budget import DraftCosts
-from volumetric.generate.scheduling.scheduler_stats import SchedulerStats
+from volumetric.generate.scheduling.scheduler_stats import SchedulerStats, StepTokens
 from volumetric.generate.scheduling.speculation import Speculation, guessed_by
 from volumetric.generate.scheduling.waiting_queue import WaitingQueue
 from volumetric.generate.token_events import TokenEvent
@@ -116,7 +116,7 @@ class Scheduler:
                 self._number += 1
                 leader.ticket.number = self._number
                 self._waiting.push(leader)
-                self._due = min(self._due, self._limit_of(leader.ticket))
+                self._due = min(self._due, due(leader.ticket, self.limits.queue_seconds))
                 self._stats.count_job(job.adapter)
                 self._lock.notify_all()
         except VolumetricError as error:
@@ -259,11 +259,12 @@ class Scheduler:
                 return
             self._to_settle = False
             tickets = {id(sequence.ticket): sequence.ticket for sequence in (*self._waiting, *self._slots.all)}
-            self._due = min(map(self._limit_of, tickets.values()), default=float("inf"))
+            patience = self.limits.queue_seconds
+            self._due = min((due(ticket, patience) for ticket in tickets.values()), default=float("inf"))
             for sequence in [sequence for sequence in self._slots.all if sequence.ticket.paused]:
                 self._rest(sequence)
         for ticket in tickets.values():
-            deadline, patience = ticket.job.deadline, self.limits.queue_seconds
+            deadline = ticket.job.deadline
             if ticket.cancelled:
                 yield from self._end_ticket(ticket)
             elif over:
@@ -276,12 +277,6 @@ class Scheduler:
             elif patience is not None and not ticket.started and now >= ticket.submitted + patience:
                 error = ExpiredError(f"the request got no slot within {patience:g} s", queued=True)
                 yield from self._fail_tickets([ticket], error)
-
-    def _limit_of(self, ticket: Ticket) -> float:
-        """Return the time at which a job exceeds a limit, if it has not ended or, where it waits, begun by then."""
-        deadline, patience = ticket.job.deadline, self.limits.queue_seconds
-        until = float("inf") if deadline is None else deadline
-        return until if patience is None or ticket.started else min(until, ticket.submitted + patience)
 
     def _fill_slots(self) -> None:
         """Assign slots to waiting generations while memory allows: free ones, and those of requests far ahead."""
@@ -332,39 +327,20 @@ class Scheduler:
 
     def _outcome_events(self, outcomes: StepOutcomes) -> Iterator[JobEvent]:
         """Yield the events of a call's tokens and failures."""
-        now = self._clock()
-        tokens: dict[str, int] = {}
-        between: dict[float, int] = {}  # sequences of a call nearly always had their last tokens together, too
+        counts = StepTokens(self._clock())
         for sequence, one in outcomes:
-            ticket = sequence.ticket
-            if ticket.ended:
+            if sequence.ticket.ended:
                 continue  # another text of the job has failed
             if isinstance(one, GenerationError):
-                yield from self._fail_tickets([ticket], one)
+                yield from self._fail_tickets([sequence.ticket], one)
                 continue
-            adapter = ticket.job.adapter
-            tokens[adapter] = tokens.get(adapter, 0) + 1
-            if one.index:
-                since = now - sequence.last
-                between[since] = between.get(since, 0) + 1
-            else:
-                self._count_first(sequence, now)
-            sequence.last = now
+            counts.add(sequence, one)
             if one.finish_reason is None:
-                yield JobEvent(ticket=ticket, choice=sequence.choice, token=one)
+                yield JobEvent(ticket=sequence.ticket, choice=sequence.choice, token=one)
             else:
                 yield self._last_event(sequence, one)
         with self._lock:
-            for adapter, count in tokens.items():
-                self._stats.count_tokens(adapter, count)
-            for seconds, count in between.items():
-                self._stats.between_tokens.add(seconds, count)
-
-    def _count_first(self, sequence: GenerationSequence, now: float) -> None:
-        """Count the first token of a text."""
-        with self._lock:
-            self._stats.first_token.add(now - sequence.ticket.submitted)
-            self._stats.cached_tokens += sequence.transcript.cached if not sequence.choice else 0
+            counts.add_to(self._stats)
 
     def _last_event(self, sequence: GenerationSequence, token: TokenEvent) -> JobEvent:
         """Free the slot of a text, and return its last event."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import CheckpointError, DoesNotFitError, GenerationError
+from volumetric.loaders.renamed_tokens import renamed_json
 from volumetric.loaders.tokenizer_errors import TokenizerErrors
 
 if TYPE_CHECKING:
@@ -272,10 +273,7 @@ class Tokenizer:
 
     @cached_property
     def texts_by_id(self) -> tuple[dict[int, str], dict[int, str]] | None:
-        """Texts of tokens behind other text, filled by stream decoders: without special tokens, and with them.
-
-        None if it is not certain that a token adds the same text behind any whole characters.
-        """
+        """Texts of tokens behind others, without and with special ones, filled by stream decoders; None if they differ."""
         with self._lookups:
             decoder = self.backend.decoder
             state: dict[str, Any] = {} if decoder is None else json.loads(decoder.__getstate__())
@@ -305,24 +303,6 @@ class Tokenizer:
                     hint="download the file again",
                 )
             return self.backend.to_str(pretty=False)
-
-
-def renamed_json(content: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the content of a ``tokenizer.json`` with other texts for some tokens; merges to them are removed."""
-    model = content["model"]
-    for token in content["added_tokens"]:
-        token["content"] = names.get(token["content"], token["content"])
-    vocabulary = model["vocab"]
-    if isinstance(vocabulary, dict):
-        model["vocab"] = {names.get(text, text): id for text, id in vocabulary.items()}
-    else:
-        model["vocab"] = [[names.get(text, text), score] for text, score in vocabulary]
-    if model.get("unk_token") in names:
-        model["unk_token"] = names[model["unk_token"]]
-    if "merges" in model:
-        pairs = (merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model["merges"])
-        model["merges"] = [pair for pair in pairs if not names.keys() & {*pair, "".join(pair)}]
-    return content
 
 
 def are_independent(decoders: Sequence[Mapping[str, Any]]) -> bool:
@@ -385,13 +365,12 @@ class StreamDecoder:
         if token_id in self._shown:
             return self.flush() + self._tokenizer.decode([token_id], skip_special_tokens=False)
         known = None
-        if self._emitted == len(self._ids) == 1:  # nothing is held back, and what precedes is whole
-            texts = self._tokenizer.texts_by_id
-            if texts is not None:
-                known = texts[not self._skip]
-                if (text := known.get(token_id)) is not None:
-                    self._ids = [token_id]
-                    return text
+        whole = self._emitted == len(self._ids) == 1  # nothing is held back, and what precedes is whole
+        if whole and (texts := self._tokenizer.texts_by_id) is not None:
+            known = texts[not self._skip]
+            if (text := known.get(token_id)) is not None:
+                self._ids = [token_id]
+                return text
         self._ids.append(token_id)
         before, after = self._texts()
         if after.endswith("\ufffd") and len(self._ids) - self._emitted <= HELD_BACK:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Final, Protocol
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from volumetric.serve.problem import RequestError, problem_of
+from volumetric.serve.serving import json_bytes
+
 if TYPE_CHECKING:
-    from volumetric.serve.answer_texts import StreamedTexts
+    from volumetric.generate.scheduling.jobs import JobEvent
+    from volumetric.generate.token_events import TokenEvent
+    from volumetric.serve.answer_fields import Answer
     from volumetric.serve.engine import SubmittedJobs
+    from volumetric.serve.respond import AnswerTexts
 
 KEEP_ALIVE: Final = 10.0
 """Seconds without an event after which a comment is sent, so that no proxy closes the connection as idle."""
@@ -44,6 +51,80 @@ class BodyWriter(Protocol):
     def write(self, data: bytes) -> None:
         """Write a part of the body, after the response has started."""
         ...
+
+
+class StreamedTexts:
+    """The stream of a request, as bytes.
+
+    Parameters
+    ----------
+    texts : collects the texts of the request
+    shape : format of the answer
+
+    Attributes
+    ----------
+    ended : the last bytes were returned
+    """
+
+    def __init__(self, texts: AnswerTexts, shape: Answer) -> None:
+        self.ended = False
+        self._texts = texts
+        self._shape = shape
+        self._begun: set[int] = set()
+        self._frames: dict[int, tuple[bytes, bytes]] = {}
+        self._context = copy_context()  # of the request, whose id the log names
+
+    def begin(self) -> bytes:
+        """Return what precedes the first token."""
+        return b"".join(self._shape.begun())
+
+    def push(self, events: Sequence[JobEvent]) -> bytes:
+        """Return what events add to the stream. An error is the last event of it: no finish reason follows."""
+        if len(events) == 1 and events[0].generation is None and (token := events[0].token) is not None:
+            # Nearly always. Between such tokens nothing but the text differs, in most answers.
+            frame = self._frames.get(self._texts.index_of(events[0]))
+            if frame is not None:
+                return json_bytes(token.text).join(frame) if token.text else b""
+        try:
+            return self._joined(events)
+        except Exception as error:  # the status has been sent, so that only the stream can carry the error
+            self.ended, problem = True, self._context.run(problem_of, error)
+            try:
+                return self._shape.failed(problem)
+            except Exception:
+                return b""
+
+    def _joined(self, events: Sequence[JobEvent]) -> bytes:
+        """Return the chunks of several events: the tokens of a text share one."""
+        shape, came, reasons = self._shape, dict[int, list["TokenEvent"]](), dict[int, str]()
+        problem: RequestError | None = None
+        for event in events:
+            try:
+                index = self._context.run(self._texts.take, event)
+            except RequestError as refusal:
+                problem = refusal
+                break
+            if event.token is not None:
+                came.setdefault(index, []).append(event.token)
+            if event.generation is not None:
+                reasons[index] = event.generation.finish_reason
+        pieces: list[bytes] = []
+        for index in sorted(came.keys() | reasons.keys()):
+            if index not in self._begun:
+                self._begun.add(index)
+                pieces += map(shape.framed, shape.opening(index))
+            if index in came:
+                pieces.append(shape.chunks(index, came[index]))
+                if (frame := shape.frame(index)) is not None:
+                    self._frames[index] = frame
+            if index in reasons:
+                pieces += map(shape.framed, shape.closing(index, reasons[index]))
+        if problem is not None:
+            pieces.append(shape.failed(problem))
+        elif self._texts.ended:
+            pieces += shape.ended(self._texts.by_prompt)
+        self.ended = problem is not None or self._texts.ended
+        return b"".join(pieces)
 
 
 class EventStream(Response):

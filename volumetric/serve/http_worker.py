@@ -13,14 +13,14 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
 from volumetric.serve.descriptors import allowed_connections
 from volumetric.serve.http_link import HttpLink, LinkMessage, comes_by_itself, packed, unpacked
-from volumetric.serve.protocol import ChunkWriter, http_config
+from volumetric.serve.protocol import ChunkWriter, HttpProtocol, http_config
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -161,11 +161,10 @@ class _WorkerServer(uvicorn.Server):
     async def take_connections(self, source: socket.socket) -> None:
         """Serve connections from now on."""
         loop, config = asyncio.get_running_loop(), self.config
-        make: Callable[..., asyncio.Protocol] = config.http_protocol_class
         tasks: set[asyncio.Task[Any]] = set()
 
         def protocol() -> asyncio.Protocol:
-            return make(config=config, server_state=self.server_state, app_state={})
+            return HttpProtocol(config=config, server_state=self.server_state, app_state={})
 
         def take() -> None:
             for _ in range(_ACCEPTED):
@@ -186,6 +185,7 @@ class _WorkerServer(uvicorn.Server):
 async def _work(connections: socket.socket, link: socket.socket, most: int) -> None:
     relay = _Relay()
     config = http_config(relay, allowed_connections(most))
+    config.load()
     relay.server = server = _WorkerServer(config)
     loop = asyncio.get_running_loop()
     _, relay.link = await loop.create_unix_connection(lambda: HttpLink(relay.receive, relay.lost), sock=link)

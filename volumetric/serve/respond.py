@@ -12,14 +12,15 @@ from starlette.responses import Response
 
 from volumetric.base.errors import DoesNotFitError, GenerationError, SpecError
 from volumetric.generate.scheduling.jobs import Job
-from volumetric.serve.answer_texts import AnswerTexts, StreamedTexts
-from volumetric.serve.event_stream import EventStream, wait_for_disconnect
+from volumetric.generate.token_events import Generation
+from volumetric.serve.event_stream import EventStream, StreamedTexts, wait_for_disconnect
 from volumetric.serve.problem import RequestError, bad_request, problem_of
 from volumetric.serve.serving import ServedModel, json_bytes
 
 if TYPE_CHECKING:
     from volumetric.generate.drafters import Drafter
     from volumetric.generate.grammar import Grammar
+    from volumetric.generate.scheduling.jobs import JobEvent
     from volumetric.serve.answer_fields import Answer
     from volumetric.serve.engine import Engine, SubmittedJobs
     from volumetric.serve.fields.sampling_fields import SamplingFields
@@ -130,7 +131,7 @@ async def complete(
     except Exception as error:
         raise problem_of(error) from error
     if stream:
-        return EventStream(running, StreamedTexts(running, shape))
+        return EventStream(running, StreamedTexts(AnswerTexts(running), shape))
     return await _whole_response(request, running, shape)
 
 
@@ -141,6 +142,45 @@ def engine_of(served: ServedModel) -> Engine:
             400, f"{served.name} computes embeddings and does not generate text", param="model", code="invalid_value"
         )
     return served.engine
+
+
+class AnswerTexts:
+    """Collects the texts of a request from events."""
+
+    def __init__(self, running: SubmittedJobs) -> None:
+        self._first = {}
+        count = 0
+        for ticket in running.tickets:
+            self._first[ticket] = count
+            count += ticket.job.n
+        self._tickets = list(running.tickets)
+        self._whole: list[Generation | None] = [None] * count
+        self._left = count
+
+    def take(self, event: JobEvent) -> int:
+        """Store an event, and return the index of its text. Raises `RequestError` for an error event."""
+        if event.error is not None:
+            raise problem_of(event.error) from event.error
+        index = self.index_of(event)
+        if event.generation is not None:
+            self._left -= self._whole[index] is None
+            self._whole[index] = event.generation
+        return index
+
+    def index_of(self, event: JobEvent) -> int:
+        """Return the index of an event's text."""
+        return self._first[event.ticket] + event.choice
+
+    @property
+    def ended(self) -> bool:
+        """Whether all texts have ended."""
+        return not self._left
+
+    @property
+    def by_prompt(self) -> list[list[Generation]]:
+        """The texts of each prompt, after all have ended."""
+        whole = iter(one for one in self._whole if one is not None)
+        return [[next(whole) for _ in range(ticket.job.n)] for ticket in self._tickets]
 
 
 async def _whole_response(request: Request, running: SubmittedJobs, shape: Answer) -> Response:

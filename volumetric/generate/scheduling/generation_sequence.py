@@ -234,6 +234,15 @@ def texts_of(job: Job, model: CompiledModel, limits: Limits, room: StateBudget, 
     return texts[0]
 
 
+def due(ticket: Ticket, patience: float | None) -> float:
+    """Return the time from which a job has failed, unless it has ended, in the scheduler's clock.
+
+    `patience` is the number of seconds that it may wait for its first slot; None: any.
+    """
+    until = float("inf") if ticket.job.deadline is None else ticket.job.deadline
+    return until if patience is None or ticket.started else min(until, ticket.submitted + patience)
+
+
 def scores(logits: F32Array, tokens: np.ndarray, tops: int) -> tuple[list[float], list[TopLogprobs]]:
     """Return ``log softmax(logits)[token]`` of each row, and its `tops` most likely tokens with theirs, descending.
 

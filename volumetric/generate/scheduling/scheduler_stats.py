@@ -5,6 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from volumetric.generate.scheduling.generation_sequence import GenerationSequence
+    from volumetric.generate.token_events import TokenEvent
 
 _SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
 _LONG = (0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0)
@@ -129,3 +134,42 @@ class SchedulerStats:
         each = done.total / done.count if done.count else 1.0
         least, most = _RETRY
         return min(most, max(least, each * (waiting + 1) / slots))
+
+
+class StepTokens:
+    """The tokens of a call, counted together.
+
+    Parameters
+    ----------
+    now : when the call ended, in the scheduler's clock
+    """
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._tokens: dict[str, int] = {}  # by adapter
+        self._first: list[float] = []
+        self._cached = 0
+        # Sequences of a call nearly always had their last tokens together, too.
+        self._between: dict[float, int] = {}
+
+    def add(self, sequence: GenerationSequence, token: TokenEvent) -> None:
+        """Count a token of a sequence."""
+        adapter = sequence.ticket.job.adapter
+        self._tokens[adapter] = self._tokens.get(adapter, 0) + 1
+        if token.index:
+            since = self._now - sequence.last
+            self._between[since] = self._between.get(since, 0) + 1
+        else:
+            self._first.append(self._now - sequence.ticket.submitted)
+            self._cached += sequence.transcript.cached if not sequence.choice else 0
+        sequence.last = self._now
+
+    def add_to(self, stats: SchedulerStats) -> None:
+        """Add the counts to the statistics."""
+        stats.cached_tokens += self._cached
+        for adapter, count in self._tokens.items():
+            stats.count_tokens(adapter, count)
+        for seconds in self._first:
+            stats.first_token.add(seconds)
+        for seconds, count in self._between.items():
+            stats.between_tokens.add(seconds, count)
