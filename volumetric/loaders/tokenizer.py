@@ -273,7 +273,7 @@ class Tokenizer:
 
     @cached_property
     def texts_by_id(self) -> tuple[dict[int, str], dict[int, str]] | None:
-        """Texts of tokens behind others, without and with special ones, filled by stream decoders; None if they differ."""
+        """Texts of tokens behind others, without and with special ones, filled by decoders; None if they differ."""
         with self._lookups:
             decoder = self.backend.decoder
             state: dict[str, Any] = {} if decoder is None else json.loads(decoder.__getstate__())
