@@ -192,7 +192,7 @@ class Scheduler:
         """
         events = list(self._settle())
         self._fill_slots()
-        taking = self._slots.share()
+        taking = self._slots.share(self._rounds.looping)
         if not taking:
             self._tell()
             return events
@@ -202,7 +202,7 @@ class Scheduler:
         if not taking:  # the remaining generations would have waited for the next call
             self._tell()
             return events
-        prompts = sum(rows for sequence, rows in taking if not sequence.decoding)
+        prompts = 0 if self._rounds.looping else sum(rows for sequence, rows in taking if not sequence.decoding)
         rows = sum(rows for _, rows in taking)
         began = time.perf_counter()
         sequences, drafted, accepted = [sequence for sequence, _ in taking], 0, 0

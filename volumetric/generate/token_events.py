@@ -76,7 +76,7 @@ def _rate(count: int, seconds: float) -> float:
 
 @dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class TokenEvent:
-    """One generated token. It is never changed, but not frozen, as `Draw`.
+    """One generated token. It is not changed once it is returned, but not frozen, as `Draw`.
 
     Attributes
     ----------

@@ -54,7 +54,8 @@ class Transcript:
         self._end_ids = params.end_ids(model.eos_ids)
         self._device_bytes = model.device_bytes
         self._stops = StopMatcher(params.stop, shown=params.include_stop) if params.stop else None
-        self._draws: list[Draw] = []
+        self._tokens: list[int] = []
+        self._logprobs: list[tuple[float, TopLogprobs]] = []  # one for each token, if they are requested
         self._texts: list[str] = []
         self._first_seconds = self._seconds = 0.0
         self._final: GenerationStats | None = None
@@ -69,30 +70,37 @@ class Transcript:
     @property
     def begun(self) -> bool:
         """Whether the first token has been drawn."""
-        return bool(self._draws)
+        return bool(self._tokens)
 
     @property
     def tokens_left(self) -> int:
         """Most tokens that may still be drawn."""
-        return self._limit - len(self._draws)
+        return self._limit - len(self._tokens)
 
     @property
     def last_token(self) -> int:
         """The token drawn last; raises IndexError before the first one."""
-        return self._draws[-1].token
+        return self._tokens[-1]
 
     def count_time(self, seconds: float) -> None:
         """Add time spent for the next token; for the first one this includes the prompt."""
-        if self._draws:
+        if self._tokens:
             self._seconds += seconds
         else:
             self._first_seconds += seconds
 
     def take(self, draw: Draw) -> TokenEvent:
         """Append a token, and return its event, which has the finish reason if the token is the last."""
-        draws = self._draws
-        draws.append(draw)
-        token = draw.token
+        if self.params.logprobs is not None:
+            self._logprobs.append((draw.logprob or 0.0, draw.top_logprobs or ()))
+        event = self.take_token(draw.token)
+        event.logprob, event.top_logprobs = draw.logprob, draw.top_logprobs
+        return event
+
+    def take_token(self, token: int) -> TokenEvent:
+        """Append a token without log-probabilities, see `take`."""
+        tokens = self._tokens
+        tokens.append(token)
         ended = token in self._end_ids
         shown = "" if ended or self.decoder is None else self.decoder.push(token)
         stopped = False
@@ -100,26 +108,17 @@ class Transcript:
             shown, stopped = self._stops.push(shown)
         if ended or stopped:
             self.reason = "stop"
-        elif len(draws) >= self._limit:
+        elif len(tokens) >= self._limit:
             self.reason = "length"
-        elif len(draws) > 1 and draw.logprob is None:  # nearly always
-            self._texts.append(shown)
-            return TokenEvent(index=len(draws) - 1, token_id=token, text=shown)
         if self.reason is not None and not stopped:
             shown += self._flush()
         self._texts.append(shown)
-        scored = bool(self.likelihoods) and len(self._draws) == 1
-        return TokenEvent(
-            index=len(self._draws) - 1,
-            token_id=token,
-            text=shown,
-            logprob=draw.logprob,
-            top_logprobs=draw.top_logprobs,
-            finish_reason=self.reason,
-            stats=self.stats if self.reason else None,
-            likelihoods=tuple(self.likelihoods) if scored else None,
-            likeliest=tuple(self.likeliest) if scored else None,
-        )
+        event = TokenEvent(index=len(tokens) - 1, token_id=token, text=shown)
+        if self.reason is not None:
+            event.finish_reason, event.stats = self.reason, self.stats
+        if self.likelihoods and len(tokens) == 1:
+            event.likelihoods, event.likeliest = tuple(self.likelihoods), tuple(self.likeliest)
+        return event
 
     def _flush(self) -> str:
         """Return all held-back text; a stop text that completes in it still ends the text."""
@@ -134,8 +133,8 @@ class Transcript:
 
     def forget(self, count: int) -> None:
         """Drop all tokens but the first `count`, which were returned; if any are dropped, it was cancelled."""
-        if count < len(self._draws):
-            del self._draws[count:], self._texts[count:]
+        if count < len(self._tokens):
+            del self._tokens[count:], self._logprobs[count:], self._texts[count:]
             self.reason, self._final = "cancelled", None
 
     def end(self) -> None:
@@ -150,12 +149,12 @@ class Transcript:
         with_logprobs = self.params.logprobs is not None
         return Generation(
             text="".join(self._texts),
-            token_ids=tuple(draw.token for draw in self._draws),
+            token_ids=tuple(self._tokens),
             finish_reason=self.reason or "cancelled",
             stats=self.stats,
             seed=None if self.params.temperature == 0.0 else self.sampler.seed,
-            logprobs=tuple(draw.logprob or 0.0 for draw in self._draws) if with_logprobs else None,
-            top_logprobs=tuple(draw.top_logprobs or () for draw in self._draws) if with_logprobs else None,
+            logprobs=tuple([logprob for logprob, _ in self._logprobs]) if with_logprobs else None,
+            top_logprobs=tuple([tops for _, tops in self._logprobs]) if with_logprobs else None,
             likelihoods=tuple(self.likelihoods) or None,
             likeliest=tuple(self.likeliest) or None,
         )
@@ -168,7 +167,7 @@ class Transcript:
         stats = GenerationStats(
             prompt_tokens=len(self.prompt),
             cached_tokens=self.cached,
-            generated_tokens=len(self._draws),
+            generated_tokens=len(self._tokens),
             prompt_seconds=self.prompt_seconds,
             first_token_seconds=self._first_seconds,
             generation_seconds=self._seconds,

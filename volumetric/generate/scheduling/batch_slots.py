@@ -149,8 +149,15 @@ class BatchSlots:
             state.reset()
             self._spare.append((sequence.ticket.job.adapter, state))
 
-    def share(self) -> list[tuple[GenerationSequence, int]]:
-        """Return the generations of the next call, and their rows: all that decode, and the first prompts."""
+    def share(self, looping: Sequence[GenerationSequence] = ()) -> list[tuple[GenerationSequence, int]]:
+        """Return the generations of the next call, and their rows: all that decode, and the first prompts.
+
+        Parameters
+        ----------
+        looping : generations that are known to decode
+        """
+        if self.all == list(looping):
+            return [(sequence, 1) for sequence in self.all]
         prompts = sorted([sequence for sequence in self.all if not sequence.decoding], key=_turn)
         if not prompts:
             return [(sequence, 1) for sequence in self.all]

@@ -78,6 +78,11 @@ class DeviceCalls:
             return self.run([(sequence, 1)])
         return self._next(self._together)
 
+    @property
+    def looping(self) -> Sequence[GenerationSequence]:
+        """The sequences that decode in the device's loop; none if it does not run."""
+        return self._together if self._loop is not None else ()
+
     def stop(self) -> None:
         """End the device's loop: each state then contains exactly the tokens fed."""
         loop, self._loop, self._together = self._loop, None, ()
@@ -115,12 +120,14 @@ class DeviceCalls:
                     sequence.fed = sequence.state.position
             return [(sequence, error) for sequence in guilty]
         seconds = time.perf_counter() - began
-        for sequence in together:
+        outcomes: StepOutcomes = []
+        for sequence, token in zip(together, tokens, strict=True):
             sequence.fed += 1
-            sequence.transcript.count_time(seconds)
-        return [
-            (sequence, _advance(sequence, Draw(token=token))) for sequence, token in zip(together, tokens, strict=True)
-        ]
+            sequence.ids.append(token)
+            transcript = sequence.transcript
+            transcript.count_time(seconds)
+            outcomes.append((sequence, transcript.take_token(token)))
+        return outcomes
 
     def _call(
         self,
