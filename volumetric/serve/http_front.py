@@ -60,7 +60,8 @@ class HttpFront:
             raise DeviceError("processes for HTTP need Unix sockets", hint="leave --http-workers out")
         self.should_exit = self.force_exit = False
         self._app = app
-        self._workers = [_Worker(app, -(-connections // workers)) for _ in range(workers)]
+        parts = (max(1, (connections + number) // workers) for number in reversed(range(workers)))
+        self._workers = [_Worker(app, part) for part in parts]
 
     async def serve(self, sockets: list[socket.socket]) -> None:
         """Serve on listening sockets until `should_exit`."""
