@@ -129,11 +129,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> GpuGraphs:
     """A GPU whose driver makes `FEW` rounds: the loops of every module are ended as it would end them."""
     create = gpu_context.create_module
 
-    def ended(device: Any, name: str, text: str) -> Any:
+    def ended(implementation: Any, device: Any, name: str, text: str) -> Any:
         head = f"var<private> rounds_made: u32 = 0u;\nconst ROUNDS_LEFT: u32 = {FEW}u;\n"
         stop = r"\g<0> if (rounds_made >= ROUNDS_LEFT) { break; } rounds_made++;"
         text = re.sub(r"\bfor \((?:[^;{]*;){2}[^{]*\{", stop, text)
-        return create(device, name, head + text)
+        return create(implementation, device, name, head + text)
 
     opened = GpuDevice(narrow={"max_rounds": FEW})
     monkeypatch.setattr(gpu_context, "create_module", ended)
