@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,6 +81,8 @@ class WgpuErrorScope:
         if error is not None:
             other = self._context.error(error, self._doing)
             if other is not None:
+                # Frames of wgpu hold memoryviews, and Python 3.11 crashes when it collects one in a cycle.
+                traceback.clear_frames(error.__traceback__)
                 raise other from error
 
 
@@ -138,7 +141,7 @@ class GpuContext:
             return None
         if "lost" in str(error).lower():
             return DeviceError(f"the GPU was lost while {doing}", hint="open the device again")
-        return DeviceError(f"GPU error while {doing}: {_essence(error)}")
+        return DeviceError(f"GPU error while {doing}: {self.webgpu.cause(str(error)) or type(error).__name__}")
 
     def buffer(self, nbytes: int, label: str, *, uniform: bool = False, read: bool = False) -> Any:
         """Create a zeroed buffer for storage (and uniforms), or with `read` one that the host can map.
@@ -358,12 +361,6 @@ def _words(dims: Sequence[int | float]) -> bytes:
     return b"".join(
         struct.pack("<f", word) if isinstance(word, float) else struct.pack("<I", word % (1 << 32)) for word in dims
     )
-
-
-def _essence(error: BaseException) -> str:
-    """Return the last line of a wgpu error report: the cause, after the list of calls in which it occurred."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
 
 
 def _readable(nbytes: int) -> str:

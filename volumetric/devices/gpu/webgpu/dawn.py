@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from volumetric.base.errors import DeviceError
-from volumetric.devices.gpu.shaders.linker import Dialect
+from volumetric.devices.gpu.shaders.dialects import Dialect
 from volumetric.devices.gpu.webgpu.webgpu_implementation import WebGpu
 
 if TYPE_CHECKING:
@@ -104,6 +104,11 @@ class Dawn:
     def create_module(self, device: Any, name: str, text: str, *, checked: bool) -> Any:
         """Compile WGSL. Dawn checks all modules of a device or none; where drivers can check, its shaders do not."""
         return device.create_shader_module(label=name, code=text)
+
+    def cause(self, message: str) -> str:
+        """Return the first line: the cause, before the list of calls in which it occurred."""
+        lines = [line.strip() for line in message.splitlines() if line.strip()]
+        return lines[0] if lines else ""
 
     def timestamp_seconds(self, queue: Any) -> float:
         """Return a nanosecond, to which Dawn converts the ticks of the driver."""

@@ -10,7 +10,7 @@ import os
 from typing import Any, Final, Protocol
 
 from volumetric.base.errors import DeviceError
-from volumetric.devices.gpu.shaders.linker import Dialect
+from volumetric.devices.gpu.shaders.dialects import Dialect
 
 NAMES: Final = ("wgpu", "dawn")
 """The implementations; the first is always installed."""
@@ -76,6 +76,10 @@ class WebGpu(Protocol):
         ----------
         checked : whether indices and loops are checked. Without it checks may be left out: the kernel clamps indices.
         """
+        ...
+
+    def cause(self, message: str) -> str:
+        """Return the line of an error's report that says what is wrong."""
         ...
 
     def timestamp_seconds(self, queue: Any) -> float:

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from volumetric.base.errors import DeviceError
-from volumetric.devices.gpu.shaders.linker import Dialect
+from volumetric.devices.gpu.shaders.dialects import Dialect
 from volumetric.devices.gpu.webgpu.webgpu_implementation import WebGpu
 
 if TYPE_CHECKING:
@@ -88,6 +88,11 @@ class WgpuNative:
         )
         module = _api.libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, 0)
         return _api.GPUShaderModule(name, module, device)
+
+    def cause(self, message: str) -> str:
+        """Return the last line: the cause, after the list of calls in which it occurred."""
+        lines = [line.strip() for line in message.splitlines() if line.strip()]
+        return lines[-1] if lines else ""
 
     def timestamp_seconds(self, queue: Any) -> float:
         from wgpu.backends.wgpu_native import _api
