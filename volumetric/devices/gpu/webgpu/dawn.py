@@ -46,17 +46,20 @@ class Dawn:
 
     @property
     def version(self) -> str:
+        """Versions of the package and of the library in it."""
         from wgpudawn.backends import dawn
 
         return f"wgpudawn {self.flags.__version__}, Dawn {dawn.__version__}"
 
     @property
     def flags(self) -> Any:
+        """Module with the flags and errors of the package."""
         import wgpudawn
 
         return wgpudawn
 
     def adapters(self, backend: str) -> list[Any]:
+        """Adapters of one backend; see `WebGpu`."""
         try:
             from wgpudawn.backends.dawn import extras, gpu
         except ImportError as error:
@@ -78,8 +81,9 @@ class Dawn:
         return [adapter for adapter in adapters if adapter.info["backend_type"] == backend]
 
     def features(self, adapter: Any) -> frozenset[str]:
+        """Features by the names of the standard; see `WebGpu`."""
         standard = {own: name for name, own in _OWN_NAMES.items()}
-        features = {standard.get(name, name) for name in adapter.features}
+        features = {str(standard.get(name, name)) for name in adapter.features}
         return frozenset(features | ({"immediates"} if adapter.limits["max-immediate-size"] >= 16 else set()))
 
     def subgroup_sizes(self, adapter: Any) -> tuple[int, int]:
@@ -94,6 +98,7 @@ class Dawn:
         return sizes
 
     def open(self, adapter: Any, features: frozenset[str]) -> Any:
+        """Return a device with these features, and all limits of the adapter."""
         own = {_OWN_NAMES.get(name, name) for name in features - _NO_FEATURES}
         return adapter.request_device_sync(
             label="volumetric",
@@ -115,6 +120,7 @@ class Dawn:
         return 1e-9
 
     def executor(self, context: GpuContext) -> DawnExecutor:
+        """Return an executor with prepared calls."""
         from volumetric.devices.gpu.dawn_executor import DawnExecutor
 
         return DawnExecutor(context)

@@ -31,17 +31,20 @@ class WgpuNative:
 
     @property
     def version(self) -> str:
+        """Versions of the package and of the library in it."""
         from wgpu.backends import wgpu_native
 
         return f"wgpu {self.flags.__version__}, wgpu-native {wgpu_native.__version__}"
 
     @property
     def flags(self) -> Any:
+        """Module with the flags and errors of the package."""
         import wgpu
 
         return wgpu
 
     def adapters(self, backend: str) -> list[Any]:
+        """Adapters of one backend; see `WebGpu`."""
         try:
             import wgpu
             from wgpu.backends.wgpu_native.extras import set_instance_extras
@@ -59,14 +62,17 @@ class WgpuNative:
         return [adapter for adapter in adapters if adapter.info["backend_type"] == backend]
 
     def features(self, adapter: Any) -> frozenset[str]:
+        """Features by the names of the standard; see `WebGpu`."""
         standard = {own: name for name, own in _OWN_NAMES.items()}
-        features = {standard.get(name, name) for name in adapter.features}
+        features = {str(standard.get(name, name)) for name in adapter.features}
         return frozenset(features - ({"immediates"} if adapter.limits["max-immediate-size"] < 16 else set()))
 
     def subgroup_sizes(self, adapter: Any) -> tuple[int, int]:
+        """Smallest and largest subgroup."""
         return adapter.info["stackgroup_min_size"], adapter.info["stackgroup_max_size"]
 
     def open(self, adapter: Any, features: frozenset[str]) -> Any:
+        """Return a device with these features, and all limits of the adapter."""
         return adapter.request_device_sync(
             label="volumetric",
             required_features=sorted(_OWN_NAMES.get(name, name) for name in features),
@@ -95,11 +101,13 @@ class WgpuNative:
         return lines[-1] if lines else ""
 
     def timestamp_seconds(self, queue: Any) -> float:
+        """Seconds of one tick of a timestamp query."""
         from wgpu.backends.wgpu_native import _api
 
         return 1e-9 * _api.lib.wgpuQueueGetTimestampPeriod(queue._internal)
 
     def executor(self, context: GpuContext) -> NativeExecutor:
+        """Return an executor with prepared calls."""
         from volumetric.devices.gpu.native_executor import NativeExecutor
 
         return NativeExecutor(context)
