@@ -93,10 +93,10 @@ def ranked_adapters() -> list[GpuAdapter]:
     for name in listed:
         remarks = webgpu(name).remarks
         refusals[name] = f"its driver is not enough for it{f': {remarks}' if remarks else ''}"
-    keys = dict.fromkeys(key for found in listed.values() for key in found)
+    keys = dict.fromkeys(key for by_key in listed.values() for key in by_key)
     adapters = [
         GpuAdapter(
-            {name: found[key] for name, found in listed.items() if key in found},
+            {name: by_key[key] for name, by_key in listed.items() if key in by_key},
             {name: why for name, why in refusals.items() if key not in listed.get(name, {})},
         )
         for key in keys
