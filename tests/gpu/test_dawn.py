@@ -15,11 +15,19 @@ from tests.gpu.dawn_driver import ROOT, environment_or_skip
 
 PARTS: Mapping[str, Sequence[str]] = {
     "each operation": ["--quick", "tests/gpu_graph/test_ops.py"],
-    "each format": ["--quick", "tests/gpu/test_matmul.py", "tests/parity/test_parity.py::test_types_as_stored"],
+    "each format": [
+        "--quick",
+        "tests/gpu/test_matmul.py",
+        "tests/gpu/test_rowwise.py",
+        "tests/gpu/test_block_formats.py",
+    ],
     "each layer": ["--quick", "tests/parity/test_parity.py::test_shapes"],
     "calls": ["tests/gpu/test_greedy.py", "tests/gpu/test_states.py", "tests/gpu_graph/test_runs.py"],
 }
-"""Part of the cross-section → arguments of pytest. `gpu_cases` leaves the tests on GPUs alone."""
+"""Part of the cross-section → arguments of pytest. `gpu_cases` leaves the tests on GPUs alone.
+
+Weights of types that have no format on GPUs are float32 there.
+"""
 
 COMPILE = """
 import sys
