@@ -13,7 +13,7 @@ from volumetric.devices.gpu.webgpu.webgpu_implementation import NAMES
 
 
 def adapter(name: str, *offers: str, kind: str = "DiscreteGPU") -> GpuAdapter:
-    info = {"device": name, "description": "driver 1", "adapter_type": kind, "vendor_id": 1, "device_id": 2}
+    info = {"device": name, "description": "driver 1", "adapter_type": kind}
     offer = SimpleNamespace(info=info | {"backend_type": "Vulkan"}, features=frozenset(), limits={})
     return GpuAdapter(dict.fromkeys(offers or NAMES, offer), {} if "dawn" in (offers or NAMES) else {"dawn": "too old"})
 

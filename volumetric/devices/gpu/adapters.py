@@ -70,7 +70,7 @@ def ranked_adapters() -> list[GpuAdapter]:
 
     Raises
     ------
-    DeviceError : no implementation can be loaded, or that of VOLUMETRIC_WEBGPU cannot
+    DeviceError : the implementation of VOLUMETRIC_WEBGPU cannot be loaded, or one cannot and the other offers nothing
     """
     # Without a session (in a container, over ssh) the drivers' Wayland part writes an error to stderr on each listing.
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
@@ -88,12 +88,12 @@ def ranked_adapters() -> list[GpuAdapter]:
             if name == wanted:
                 raise
             errors[name], refusals[name] = error, str(error)
-    if not listed:
-        raise errors[NAMES[0]]
+    keys = dict.fromkeys(key for by_key in listed.values() for key in by_key)
+    if not keys and errors:
+        raise next(iter(errors.values()))
     for name in listed:
         remarks = webgpu(name).remarks
         refusals[name] = f"its driver is not enough for it{f': {remarks}' if remarks else ''}"
-    keys = dict.fromkeys(key for by_key in listed.values() for key in by_key)
     adapters = [
         GpuAdapter(
             {name: by_key[key] for name, by_key in listed.items() if key in by_key},
@@ -105,12 +105,15 @@ def ranked_adapters() -> list[GpuAdapter]:
 
 
 def _numbered(adapters: Sequence[Any]) -> dict[tuple[object, ...], Any]:
-    """Key the adapters by maker, model and number: equal cards have the same order in every implementation."""
-    count = Counter[tuple[object, ...]]()
+    """Key the adapters by name and number: equal cards have the same order in every implementation.
+
+    Numbers of makers and models would not do: wgpu does not know them on Metal.
+    """
+    count = Counter[str]()
     keyed = {}
     for adapter in adapters:
-        model = adapter.info["vendor_id"], adapter.info["device_id"]
-        keyed[*model, count[model]] = adapter
+        model = adapter.info["device"]
+        keyed[model, count[model]] = adapter
         count[model] += 1
     return keyed
 
