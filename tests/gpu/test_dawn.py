@@ -5,13 +5,14 @@ The whole suites run on Dawn with ``VOLUMETRIC_WEBGPU=dawn``, where the driver i
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tests.gpu.dawn_driver import ROOT, environment_or_skip
+from tests.gpu.dawn_driver import REQUIRED, ROOT, environment_or_skip
 from volumetric.devices.gpu.webgpu.webgpu_implementation import NAMES, VARIABLE
 
 PARTS: Mapping[str, Sequence[str]] = {
@@ -25,6 +26,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "each layer": ["--quick", "tests/parity/test_parity.py::test_shapes"],
     "calls": ["tests/gpu/test_greedy.py", "tests/gpu_graph/test_runs.py"],
 }
+LONG = ("each layer", "calls")
 """Part of the cross-section → arguments of pytest. `gpu_cases` leaves the tests on GPUs alone.
 
 Weights of types that have no format on GPUs are float32 there.
@@ -80,6 +82,8 @@ def succeeds(*arguments: str, implementation: str = "dawn") -> str:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", PARTS)
 def test_the_tests_on_gpus_pass_on_dawn(part: str) -> None:
+    if part in LONG and not os.environ.get(REQUIRED):
+        pytest.skip(f"takes minutes: {REQUIRED}=1 runs it")
     succeeds("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "tests.gpu.gpu_cases", *PARTS[part])
 
 
