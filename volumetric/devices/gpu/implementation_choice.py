@@ -24,9 +24,10 @@ from volumetric.devices.gpu.webgpu.webgpu_implementation import NAMES, VARIABLE,
 _log = logging.getLogger(__name__)
 
 _KEPT = 1.03
-"""Times as fast as the first of `NAMES` another implementation must be, for tokens and for prompts: less is noise, and a
-model that one of them slows down is no gain. A chain of products alone says little of decoding: on an H200 Dawn runs it
-1.21 times as fast, and decodes SmolLM2's shape at 0.73 times."""
+"""Times as fast as the first of `NAMES` another implementation must be, for tokens and for prompts: less is noise.
+
+A model that one of the two slows down is no gain. A chain of products alone says little of decoding: on an H200 Dawn
+runs it 1.21 times as fast, and decodes at SmolLM2's shape at 0.73 times."""
 
 
 @dataclass(frozen=True, slots=True)
