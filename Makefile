@@ -71,9 +71,10 @@ test: drivers ## Run the quick tier of the tests; ARGS="tests/dtypes -x" narrows
 test-all: drivers ## Run all tests; ARGS as above
 	@$(PYTEST) $(ARGS)
 
-# What tests need beside Python: a Vulkan driver in software, and a browser.
+# What tests need beside Python: a Vulkan driver in software, one that Dawn takes, and a browser.
 drivers: dev
 	@bash scripts/software_vulkan.sh $(VENV)
+	@bash scripts/newer_lavapipe.sh $(VENV)
 	@bash scripts/browser.sh
 
 lint: dev ## Check style, types and import rules

@@ -25,7 +25,6 @@ from volumetric import Coord, Grid, Network, initialise
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.gpu_commands import CopyCommand, PassCommand
 from volumetric.devices.gpu.graph import GpuGraphs
-from volumetric.devices.gpu.native_executor import NativeExecutor
 from volumetric.graph import GraphBuilder
 from volumetric.layers import Dense
 from volumetric.train.data import Batch
@@ -80,7 +79,7 @@ def ours(device: GpuDevice) -> Iterator[tuple[str, Callable[[], object], int]]:
 
 def parts(graphs: GpuGraphs) -> Iterator[tuple[str, Callable[[], object], int]]:
     """The parts of a run of one dispatch, each when the GPU is idle."""
-    executor, context = NativeExecutor(graphs.context), graphs.context
+    executor, context = graphs.context.new_executor(), graphs.context
     work = GraphBuilder()
     program = graphs.compile(work.finish([work.unary(work.input("x", (1, WIDTH)), "relu")]), graphs.store())
     source, target = context.buffer(64, "source"), context.buffer(64, "target", read=True)

@@ -39,7 +39,7 @@ from volumetric.devices.gpu.kernels.matmul import ExpertSlots, MatmulShape, Sequ
 from volumetric.devices.gpu.kernels.state_space import ConvShape, ScanShape
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.devices.gpu.shaders import LinkedShader, ShaderTarget, link
-from volumetric.devices.gpu.shaders.linker import Dialect
+from volumetric.devices.gpu.shaders.dialects import Dialect
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.numeric.activations import ACTIVATIONS
 from volumetric.graph.operations.elementwise import BINARY, UNARY

@@ -8,11 +8,14 @@ import pytest
 
 from volumetric.base.errors import DeviceError
 from volumetric.devices.gpu import GpuDevice, list_gpus
-from volumetric.devices.gpu.adapters import choose_adapter
+from volumetric.devices.gpu.adapters import GpuAdapter, choose_adapter
+from volumetric.devices.gpu.webgpu.webgpu_implementation import NAMES
 
 
-def adapter(name: str) -> SimpleNamespace:
-    return SimpleNamespace(info={"device": name})
+def adapter(name: str, *offers: str, kind: str = "DiscreteGPU") -> GpuAdapter:
+    info = {"device": name, "description": "driver 1", "adapter_type": kind}
+    offer = SimpleNamespace(info=info | {"backend_type": "Vulkan"}, features=frozenset(), limits={})
+    return GpuAdapter(dict.fromkeys(offers or NAMES, offer), {} if "dawn" in (offers or NAMES) else {"dawn": "too old"})
 
 
 RANKED = [adapter("NVIDIA H100"), adapter("NVIDIA T4"), adapter("llvmpipe (LLVM 15)")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from volumetric.devices.gpu.kernels.gemm_tiles import TILES, gemm
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.devices.gpu.shaders import ShaderTarget, available, link, linker, read_shader
+from volumetric.devices.gpu.shaders.dialects import DIALECTS, Dialect
 from volumetric.devices.gpu.shaders.unroll import unroll
 
 JOIN = {"WG": 64, "WIDTH4": 8}
@@ -93,6 +95,24 @@ def test_extensions_are_enabled_in_the_dialect_that_wants_it_and_where_they_are_
     assert "enable" not in link("softmax", constants=SOFTMAX, target=ShaderTarget(dialect="tint")).text
     probe = link("probe_subgroup", constants={"WG": 128}, target=ShaderTarget(dialect="tint"))
     assert probe.text.startswith("enable subgroups;\n")
+
+
+@pytest.mark.parametrize(("dialect", "directives"), [("naga", ""), ("tint", "enable subgroups;\n")])
+def test_the_text_of_a_module_in_each_dialect(dialect: Dialect, directives: str) -> None:
+    """The whole text: what is meant to change it changes this file, too."""
+    target = ShaderTarget(subgroup_size=32, dialect=dialect)
+    text = (Path(__file__).parent / "softmax_module.wgsl").read_text(encoding="utf-8")
+    assert link("softmax", constants=SOFTMAX, target=target).text == directives + text
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_dialect_names_the_extensions_that_a_text_uses(dialect: Dialect) -> None:
+    header = DIALECTS[dialect].header
+    assert header("let a = 1.0f;") == ""
+    for halves in ("var a: f16;", "let v = vec4h();", "let x = 1.5h;"):
+        assert header(halves) == "enable f16;\n"
+    both = header("fn f(x: f16) -> f16 { return subgroupAdd(x); }")
+    assert both == "enable f16;\n" + ("enable subgroups;\n" if dialect == "tint" else "")
 
 
 def test_arguments_are_immediate_data_or_a_uniform_buffer() -> None:

@@ -127,15 +127,17 @@ def test_sums_and_sequences_beyond_the_rounds_of_a_software_gpu(name: str) -> No
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> GpuGraphs:
     """A GPU whose driver makes `FEW` rounds: the loops of every module are ended as it would end them."""
+    opened = GpuDevice(narrow={"max_rounds": FEW})
+    if opened.context.webgpu.dialect == "tint":
+        pytest.skip("Tint refuses loops that end in the middle of uniform control flow, as drivers end them")
     create = gpu_context.create_module
 
-    def ended(device: Any, name: str, text: str) -> Any:
+    def ended(implementation: Any, device: Any, name: str, text: str) -> Any:
         head = f"var<private> rounds_made: u32 = 0u;\nconst ROUNDS_LEFT: u32 = {FEW}u;\n"
         stop = r"\g<0> if (rounds_made >= ROUNDS_LEFT) { break; } rounds_made++;"
         text = re.sub(r"\bfor \((?:[^;{]*;){2}[^{]*\{", stop, text)
-        return create(device, name, head + text)
+        return create(implementation, device, name, head + text)
 
-    opened = GpuDevice(narrow={"max_rounds": FEW})
     monkeypatch.setattr(gpu_context, "create_module", ended)
     return opened.graphs()
 
@@ -169,7 +171,8 @@ def test_what_a_driver_with_few_rounds_computes_is_right(few: GpuGraphs, name: s
     compare(few, FEW_CASES[name], run(few, FEW_CASES[name])[0])
 
 
-def test_what_cannot_be_cut_is_refused(few: GpuGraphs) -> None:
+def test_what_cannot_be_cut_is_refused() -> None:
+    few = GpuDevice(narrow={"max_rounds": FEW}).graphs()
     case = OpCase(op="keep_largest", inputs=(normal(2, 9000),), attrs={"k": 3})
     with pytest.raises(DeviceError, match=f"graph/keep_largest needs .* loop rounds; .* stops after {FEW}") as error:
         run(few, case)

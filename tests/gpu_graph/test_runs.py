@@ -12,12 +12,12 @@ from tests.devices import command_buffers, narrowed_graphs
 from tests.gpu.plain_executor import PlainExecutor
 from volumetric.base.errors import DeviceError
 from volumetric.devices.gpu.gpu_commands import CopyCommand
+from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.graph import GpuGraphs
-from volumetric.devices.gpu.native_executor import NativeExecutor
 from volumetric.graph import GraphBuilder
 
 
-@pytest.mark.parametrize("executor", [NativeExecutor, PlainExecutor])
+@pytest.mark.parametrize("executor", [GpuContext.new_executor, PlainExecutor])
 def test_a_run_encoded_ahead_sees_what_was_written_meanwhile(executor: Callable[[Any], Any]) -> None:
     context = narrowed_graphs("native").context
     graphs = GpuGraphs(context, executor(context))
@@ -44,7 +44,7 @@ def test_a_run_encoded_ahead_sees_what_was_written_meanwhile(executor: Callable[
 
 def test_a_wrong_command_is_an_error_and_the_next_one_runs() -> None:
     context = narrowed_graphs("native").context
-    executor = NativeExecutor(context)
+    executor = context.new_executor()
     small, large = context.buffer(16, "small"), context.buffer(64, "large")
     with pytest.raises(DeviceError, match="while encoding commands"):
         executor.submit([CopyCommand(large, 0, small, 0, 64)])

@@ -17,7 +17,6 @@ from tests.train.problems import chain, perceptron, waves
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, GenerationError, ShapeError, SpecError, UnsupportedError
 from volumetric.devices.gpu.graph import GpuGraphs
-from volumetric.devices.gpu.native_executor import NativeExecutor
 from volumetric.dtypes import DTYPES, Scheme, decode, encode
 from volumetric.graph import Graph, GraphProgram, NumpyGraphs
 from volumetric.layers import LSTM, Dense, LayerNorm
@@ -367,7 +366,7 @@ class Submissions:
 
 def test_an_update_on_a_gpu_is_one_submission() -> None:
     context = device("gpu").context
-    executor: Any = Submissions(NativeExecutor(context))
+    executor: Any = Submissions(context.new_executor())
     learner = DeviceLearner(
         LLAMA, initialise(LLAMA), LearnerOptions(loss=CrossEntropy(), clip=1.0), GpuGraphs(context, executor)
     )

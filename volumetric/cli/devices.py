@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -44,5 +45,15 @@ def devices(
     if output.verbose:
         for info in infos:
             console.write(f"\n{info.name}\n")
-            console.write("".join(f"  {key}: {value}\n" for key, value in info.details.items()))
+            console.write("".join(_detail_lines(info.details)))
     return exits.OK
+
+
+def _detail_lines(details: Mapping[str, Any], indent: str = "  ") -> Iterator[str]:
+    """Yield a line for each detail; details of details are indented below their name."""
+    for name, value in details.items():
+        if isinstance(value, Mapping):
+            yield f"{indent}{name}:\n"
+            yield from _detail_lines(value, indent + "  ")
+        else:
+            yield f"{indent}{name}: {value}\n"

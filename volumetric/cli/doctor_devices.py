@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from volumetric.cli.doctor_probe import Section, run_python
@@ -19,6 +20,7 @@ _SHOWN: Final = {
     "f16": "f16",
     "subgroups": "subgroups",
     "loop_rounds": "rounds of a loop",
+    "webgpu": "WebGPU",
     "error": "error",
     "threads": "threads",
     "dot": "dot products",
@@ -52,6 +54,8 @@ def read_devices(section: Section) -> None:
         for name, label in _SHOWN.items():
             if name in device["details"]:
                 section.facts[f"{device['name']} {label}"] = device["details"][name]
+        for name, facts in device["details"].get("implementations", {}).items():
+            section.facts[f"{device['name']} {name}"] = _implementation(facts)
         if "error" in device["details"]:
             section.find("note", f"{device['name']} cannot be opened: {device['details']['error']}",
                          "update its driver; until then it is not used")  # fmt: skip
@@ -60,6 +64,15 @@ def read_devices(section: Section) -> None:
                      "the driver of its maker")  # fmt: skip
     elif not gpus:
         section.find("note", "no GPU can be used", f"the CPU is used; {listed['reason']}")
+
+
+def _implementation(facts: Mapping[str, Any]) -> str:
+    """Return what a WebGPU implementation offers of a GPU, or why it cannot be used."""
+    if "unusable" in facts:
+        return f"cannot be used: {facts['unusable']}"
+    features = [name.replace("_", " ") for name, value in facts.items() if value is True]
+    sizes = f"bindings of {facts['max_binding_mib']} MiB, workgroups of {facts['workgroup_invocations']}"
+    return f"{facts['version']}: {', '.join(features)}; {sizes}"
 
 
 def read_speed(section: Section) -> None:

@@ -21,6 +21,7 @@ _GIVES: Final[Mapping[str, str]] = {
     "viz": "pictures as PNG, SVG and PDF",
     "rl": "environments of Gymnasium",
     "distributed": "evolution on a cluster with Dask",
+    "dawn": "a second WebGPU implementation for GPUs, used where it is faster",
 }
 """Extra → what it gives."""
 _PREFIXES: Final = ("VOLUMETRIC_", "NUMBA_", "HF_", "WGPU_", "OMP_", "OPENBLAS_", "MKL_", "VK_", "LP_")

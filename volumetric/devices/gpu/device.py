@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from volumetric.base.errors import UnsupportedError
 from volumetric.devices.gpu.adapters import choose_adapter, describe, ranked_adapters
 from volumetric.devices.gpu.gpu_context import GpuContext
+from volumetric.devices.gpu.implementation_choice import choose_implementation, measure_implementation
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.run.device import DeviceInfo, RunOptions
 from volumetric.run.graph.network_graph import GROUPED, NATIVE
@@ -47,8 +48,10 @@ class GpuDevice:
     def __init__(self, selector: str | None = None, *, narrow: Mapping[str, Any] | None = None) -> None:
         adapters = ranked_adapters()
         index = choose_adapter(adapters, selector)
-        self.context: GpuContext = GpuContext(adapters[index], narrow)
-        info = describe(adapters[index], index)
+        adapter = adapters[index]
+        chosen = choose_implementation(adapter, measure=measure_implementation)
+        self.context: GpuContext = GpuContext(adapter, chosen.name, narrow)
+        info = describe(adapter, index, chosen.name, chosen.reason)
         measured = {
             "neighbouring_lanes": self.context.caps.subgroup_size,
             "loop_rounds": self.context.caps.max_rounds or "no end found",

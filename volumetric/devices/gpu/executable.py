@@ -22,7 +22,6 @@ from volumetric.devices.gpu.graph.graphs import GpuGraphs
 from volumetric.devices.gpu.kernels.attention import PAGE
 from volumetric.devices.gpu.kernels.dispatch import CallRows
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
-from volumetric.devices.gpu.native_executor import NativeExecutor
 from volumetric.devices.gpu.page_pool import PagePool
 from volumetric.devices.gpu.paged_attention import AttentionBuffers, attention_shapes, with_kv_dtype
 from volumetric.devices.gpu.profile import call_times
@@ -120,7 +119,7 @@ class GpuExecutable:
         self._recorder = RowRecorder(
             graph, self.weights, self.scratch, attention, int8=options.compute == "int8", tunings=context.tunings
         )
-        self._executor = executor or NativeExecutor(context)
+        self._executor = executor or context.new_executor()
         self._subgraphs = GpuSubgraphs(context, graph, parts, self.weights, self._forget)
         self.recordings: RecordingCache = RecordingCache(
             context, self._executor, self.scratch, self._recorder, partition, self._subgraphs, self._buffers

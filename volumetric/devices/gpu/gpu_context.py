@@ -1,8 +1,9 @@
-"""One open GPU: device, queue, buffers, pipelines. Errors of wgpu are converted to `DeviceError`."""
+"""One open GPU: device, queue, buffers, pipelines. Errors of WebGPU are converted to `DeviceError`."""
 
 from __future__ import annotations
 
 import struct
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,18 +13,19 @@ from numpy.typing import NDArray
 
 from volumetric.base.errors import DeviceError, VolumetricError
 from volumetric.base.registry import redefinitions
-from volumetric.devices.gpu.adapters import is_software
+from volumetric.devices.gpu.adapters import GpuAdapter
 from volumetric.devices.gpu.command_list import RecordedDispatch
 from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, CallRows, Caps, Dispatch, WorkgroupGrid
 from volumetric.devices.gpu.shader_modules import create_module
 from volumetric.devices.gpu.shaders import Binding, LinkedShader, ShaderTarget, link, loop_rounds_bound
 from volumetric.devices.gpu.tuning_cache import TuningCache
+from volumetric.devices.gpu.webgpu.webgpu_implementation import NAMES, WebGpu, webgpu
 
-_WANTED_FEATURES = ("subgroup", "immediates", "timestamp-query")
+_WANTED_FEATURES = frozenset({"subgroups", "immediates", "timestamp-query"})
 _UPLOAD_CHUNK = 32 << 20
 _UPLOAD_FLUSH = 256 << 20
 _SUBGROUP_UNKNOWN = (4, 128)
-"""Range that wgpu reports if the driver states none; the real size is then fixed and is measured."""
+"""Range that is reported if the driver states none; the real size is then fixed and is measured."""
 _ARGS = 15
 _PROBED_ROUNDS = 1 << 17
 """More than the 65,535 of llvmpipe; a GPU runs them in a millisecond or two."""
@@ -79,6 +81,8 @@ class WgpuErrorScope:
         if error is not None:
             other = self._context.error(error, self._doing)
             if other is not None:
+                # Frames of wgpu hold memoryviews, and Python 3.11 crashes when it collects one in a cycle.
+                traceback.clear_frames(error.__traceback__)
                 raise other from error
 
 
@@ -88,6 +92,7 @@ class GpuContext:
     Parameters
     ----------
     adapter : from `ranked_adapters`
+    implementation : name of the WebGPU implementation that opens it, one of its `offers`
     narrow : fields of `Caps` to lower, so that tests cover the paths of weaker devices
 
     Raises
@@ -95,31 +100,30 @@ class GpuContext:
     DeviceError : the adapter provides no device
     """
 
-    def __init__(self, adapter: Any, narrow: Mapping[str, Any] | None = None) -> None:
-        import wgpu
-
-        self._usage = wgpu.BufferUsage
-        self.map_read: Any = wgpu.MapMode.READ
+    def __init__(self, adapter: GpuAdapter, implementation: str, narrow: Mapping[str, Any] | None = None) -> None:
+        self.webgpu: WebGpu = webgpu(implementation)
+        offer, flags = adapter.offers[implementation], self.webgpu.flags
+        self._usage = flags.BufferUsage
+        self.map_read: Any = flags.MapMode.READ
         self.query_usage: Any = self._usage.QUERY_RESOLVE | self._usage.COPY_SRC
-        self._errors = (wgpu.GPUError, RuntimeError)
-        self._out_of_memory = wgpu.GPUOutOfMemoryError
+        self._errors = (flags.GPUError, RuntimeError)
+        self._out_of_memory = flags.GPUOutOfMemoryError
         self.allocated: int = 0
         self._staged = 0
-        features = [name for name in _WANTED_FEATURES if name in adapter.features]
+        self.features: frozenset[str] = self.webgpu.features(offer) & _WANTED_FEATURES
         with self.guard("opening the GPU"):
-            self.device: Any = adapter.request_device_sync(
-                label="volumetric", required_features=features, required_limits=dict(adapter.limits)
-            )
-        self.features: frozenset[str] = frozenset(features)
+            self.device: Any = self.webgpu.open(offer, self.features)
         self.queue: Any = self.device.queue
-        self.software: bool = is_software(adapter)
-        self.tunings: TuningCache = TuningCache(f"{adapter.info['device']} {adapter.info['description']}")
+        self.software: bool = adapter.is_software
+        # of wgpu without its name: such files are there
+        of_other = "" if implementation == NAMES[0] else f"{implementation} "
+        self.tunings: TuningCache = TuningCache(of_other + adapter.identity)
         self._pipelines: dict[object, Pipeline] = {}
         self._layouts: dict[object, Any] = {}
         self._uniforms: dict[bytes, Any] = {}
         self._idle: dict[int, Any] = {}
-        self.caps = _caps(adapter, self.features)
-        self.caps = replace(self.caps, subgroup_size=self._certain_lanes(adapter))
+        self.caps = _caps(offer.limits, self.features, software=self.software)
+        self.caps = replace(self.caps, subgroup_size=self._certain_lanes(offer))
         self.caps: Caps = replace(self.caps, **{"max_rounds": self._most_rounds(), **(narrow or {})})
 
     def guard(self, doing: str) -> WgpuErrorScope:
@@ -137,7 +141,7 @@ class GpuContext:
             return None
         if "lost" in str(error).lower():
             return DeviceError(f"the GPU was lost while {doing}", hint="open the device again")
-        return DeviceError(f"GPU error while {doing}: {_essence(error)}")
+        return DeviceError(f"GPU error while {doing}: {self.webgpu.cause(str(error)) or type(error).__name__}")
 
     def buffer(self, nbytes: int, label: str, *, uniform: bool = False, read: bool = False) -> Any:
         """Create a zeroed buffer for storage (and uniforms), or with `read` one that the host can map.
@@ -201,9 +205,11 @@ class GpuContext:
     @property
     def timestamp_seconds(self) -> float:
         """Seconds of one tick of a timestamp query."""
-        from wgpu.backends.wgpu_native import _api
+        return self.webgpu.timestamp_seconds(self.queue)
 
-        return 1e-9 * _api.lib.wgpuQueueGetTimestampPeriod(self.queue._internal)
+    def new_executor(self) -> Any:
+        """Return an executor with prepared calls."""
+        return self.webgpu.executor(self)
 
     def copy_whole(self, pairs: list[tuple[Any, Any]]) -> None:
         """Copy each first buffer over the second, which has the same size."""
@@ -217,7 +223,9 @@ class GpuContext:
         """Compile the kernel of `dispatch`, once for each key."""
         key = (*dispatch.key, redefinitions())
         if key not in self._pipelines:
-            target = ShaderTarget(subgroup_size=self.caps.subgroup_size, immediates=self.caps.immediates)
+            target = ShaderTarget(
+                subgroup_size=self.caps.subgroup_size, immediates=self.caps.immediates, dialect=self.webgpu.dialect
+            )
             linked = link(dispatch.kernel, constants=dispatch.constants, preludes=dispatch.preludes, target=target)
             self._pipelines[key] = self._compile(linked)
         return self._pipelines[key]
@@ -233,7 +241,7 @@ class GpuContext:
         with self.guard(f"compiling {linked.name}"):
             layout = self._layout(tuple((b.index, b.access) for b in linked.bindings))
             whole = self.device.create_pipeline_layout(bind_group_layouts=[layout], immediate_size=immediates)
-            module = create_module(self.device, linked.name, linked.text)
+            module = create_module(self.webgpu, self.device, linked.name, linked.text)
             pipeline = self.device.create_compute_pipeline(
                 label=linked.name, layout=whole, compute={"module": module, "entry_point": "main"}
             )
@@ -325,11 +333,11 @@ class GpuContext:
         self.free(buffer)
         return 0 if reached >= _PROBED_ROUNDS else reached
 
-    def _certain_lanes(self, adapter: Any) -> int:
+    def _certain_lanes(self, offer: Any) -> int:
         """Smallest subgroup size; 0 without subgroups or if lanes are not neighbouring invocations."""
-        if "subgroup" not in self.features:
+        if "subgroups" not in self.features:
             return 0
-        low, high = adapter.info["stackgroup_min_size"], adapter.info["stackgroup_max_size"]
+        low, high = self.webgpu.subgroup_sizes(offer)
         probe = Dispatch(kernel="probe_subgroup", grid=WorkgroupGrid(x=1), constants={"WG": 128})
         buffer = self.buffer(4 * 128 * 2, "subgroup probe")
         self.run([self.bind(probe, {"found": buffer})])
@@ -355,26 +363,19 @@ def _words(dims: Sequence[int | float]) -> bytes:
     )
 
 
-def _essence(error: BaseException) -> str:
-    """Return the last line of a wgpu error report: the cause, after the list of calls in which it occurred."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
-
-
 def _readable(nbytes: int) -> str:
     return f"{nbytes >> 20} MiB" if nbytes >= 16 << 20 else f"{-(-nbytes >> 10)} KiB"
 
 
-def _caps(adapter: Any, features: frozenset[str]) -> Caps:
-    limits = adapter.limits
+def _caps(limits: Mapping[str, int], features: frozenset[str], *, software: bool) -> Caps:
     return Caps(
-        immediates="immediates" in features and limits["max-immediate-size"] >= 16,
+        immediates="immediates" in features,
         max_workgroup=min(limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"]),
         max_shared=limits["max-compute-workgroup-storage-size"],
         max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],
         max_binding=min(limits["max-storage-buffer-binding-size"], limits["max-buffer-size"]),
         max_groups=limits["max-compute-workgroups-per-dimension"],
         # A software adapter has a few threads: finer splitting only adds overhead.
-        invocations=2048 if is_software(adapter) else 131072,
-        unroll=2 if is_software(adapter) else 32,
+        invocations=2048 if software else 131072,
+        unroll=2 if software else 32,
     )

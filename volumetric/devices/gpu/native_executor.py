@@ -17,65 +17,18 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from volumetric.base.errors import DeviceError
 from volumetric.devices.gpu.gpu_commands import Command, PassCommand
 from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
-from volumetric.devices.gpu.kernels.dispatch import CallRows
+from volumetric.devices.gpu.prepared_passes import ALL, CommandRecorder, CommandSlice, PreparedPass, submission_slices
 
-_Piece: TypeAlias = "tuple[Command, slice]"
-"""A command; for a pass only the dispatches in the slice."""
-
-_ALL = slice(None)
 _ALONE = 32
 """Dispatches that are finished on the recording thread: handing a command buffer to another thread costs as much."""
-_FIRST = 16
-_GROWTH = 3
-_LONGEST = 512
-"""Dispatches of the first submission of a call, growth factor of the following ones, and their maximum: the GPU begins
-the first while wgpu validates the second, which takes about as long as the GPU takes for it."""
 _MAP_READ = 1
 _POLLS = 1000
 """Each poll blocks until the submission is done, so the first one suffices; the bound ends a wait on a lost device."""
-
-
-class PreparedPass:
-    """Native handles of recorded calls; the calls themselves are stored, as they own the handles."""
-
-    def __init__(self, calls: Sequence[BoundDispatch], ffi: Any, limit: int) -> None:
-        self._calls = calls
-        self._limit = limit
-        self._data = [ffi.from_buffer(call.immediates) if call.immediates else None for call in calls]
-        self._sized: tuple[CallRows, list[tuple[Any, ...]]] = (CallRows(0), [])
-
-    def __len__(self) -> int:
-        """Number of dispatches."""
-        return len(self._calls)
-
-    def rows(self, rows: CallRows) -> list[tuple[Any, ...]]:
-        """(pipeline, group, x, y, z, data, size of data) of each call that has work; cached."""
-        if self._sized[0] != rows:
-            table = [
-                (c.pipeline._internal, c.group._internal, *size, data, len(c.immediates))
-                for c, data in zip(self._calls, self._data, strict=True)
-                if (size := c.grid.size(rows, self._limit))[1]
-            ]
-            self._sized = (rows, table)
-        return self._sized[1]
-
-
-def _submission_slices(commands: Sequence[Command]) -> list[list[_Piece]]:
-    """Split `commands` into submissions: the first pass into growing parts, if it is long, and the rest."""
-    whole: list[_Piece] = [(command, _ALL) for command in commands]
-    first = commands[0] if commands else None
-    if not isinstance(first, PassCommand) or len(first.prepared) <= 2 * _FIRST:
-        return [whole]
-    submissions, at, count = [], 0, _FIRST
-    while len(first.prepared) - at > count:
-        submissions.append([(first, slice(at, at + count))])
-        at, count = at + count, min(count * _GROWTH, _LONGEST)
-    return [*submissions, [(first, slice(at, None)), *whole[1:]]]
 
 
 class _NativeCalls:
@@ -164,8 +117,7 @@ class NativeExecutor:
         self._device = context.device._internal
         self._submissions = _Submissions(context)
         weakref.finalize(self, self._submissions.send_left).atexit = False
-        self._encoder = ffi.new("WGPUCommandEncoderDescriptor *")
-        self._pass = ffi.new("WGPUComputePassDescriptor *")
+        self._recorder = CommandRecorder(ffi, self._lib, self._device)
         self._finish_info = ffi.new("WGPUCommandBufferDescriptor *")
         self._finisher: ThreadPoolExecutor | None = None
         self._index = ffi.new("WGPUSubmissionIndex *")
@@ -183,7 +135,7 @@ class NativeExecutor:
 
     def submit(self, commands: Sequence[Command]) -> int:
         """Encode and submit, in growing parts: the GPU begins the first one while the others are encoded."""
-        first, *others = _submission_slices(commands)
+        first, *others = submission_slices(commands)
         send, take = self._submissions.send, self._submissions.take_finished
         number = send(self._encode(first))
         begun: list[Future[Any]] = []
@@ -202,15 +154,15 @@ class NativeExecutor:
     def begin(self, commands: Sequence[Command]) -> Future[Any] | _RecordedCommands:
         """Encode for a later `send`. The second half of a long pass, wgpu's own, runs on another thread."""
         long = any(isinstance(command, PassCommand) and len(command.prepared) > _ALONE for command in commands)
-        return self._finish_apart([(command, _ALL) for command in commands]) if long else self.record(commands)
+        return self._finish_apart([(command, ALL) for command in commands]) if long else self.record(commands)
 
     def record(self, commands: Sequence[Command]) -> _RecordedCommands:
         """Encode the first half of each submission for a later `send`: nothing is finished."""
         recorded = _RecordedCommands()
         try:
             with _NativeCalls(self._errors, self._context, "encoding commands"):
-                for piece in _submission_slices(commands):
-                    recorded.encoders.append(self._record(piece))
+                for piece in submission_slices(commands):
+                    recorded.encoders.append(self._recorder.record(piece))
         except BaseException:
             self.discard(recorded)
             raise
@@ -247,47 +199,11 @@ class NativeExecutor:
             self._finisher = None
         self._submissions.unsent.clear()  # none of their buffers may be left
 
-    def _encode(self, pieces: Sequence[_Piece]) -> Any:
+    def _encode(self, pieces: Sequence[CommandSlice]) -> Any:
         """Record commands; returns the command buffer."""
         with _NativeCalls(self._errors, self._context, "encoding commands"):
-            encoder = self._record(pieces)
+            encoder = self._recorder.record(pieces)
         return self._finish(encoder)
-
-    def _record(self, pieces: Sequence[_Piece]) -> Any:
-        """Record commands; returns the encoder."""
-        lib = self._lib
-        encoder = lib.wgpuDeviceCreateCommandEncoder(self._device, self._encoder)
-        for command, part in pieces:
-            if isinstance(command, PassCommand):
-                self._record_pass(encoder, command.prepared.rows(command.rows)[part])
-            else:
-                lib.wgpuCommandEncoderCopyBufferToBuffer(
-                    encoder,
-                    command.source._internal,
-                    command.source_offset,
-                    command.target._internal,
-                    command.target_offset,
-                    command.nbytes,
-                )
-        return encoder
-
-    def _record_pass(self, encoder: Any, table: list[tuple[Any, ...]]) -> None:
-        lib = self._lib
-        set_pipeline, set_group = lib.wgpuComputePassEncoderSetPipeline, lib.wgpuComputePassEncoderSetBindGroup
-        set_data, dispatch = lib.wgpuComputePassEncoderSetImmediates, lib.wgpuComputePassEncoderDispatchWorkgroups
-        null = self._ffi.NULL
-        compute = lib.wgpuCommandEncoderBeginComputePass(encoder, self._pass)
-        last = None
-        for pipeline, group, x, y, z, data, size in table:
-            if pipeline is not last:
-                set_pipeline(compute, pipeline)
-                last = pipeline
-            set_group(compute, 0, group, 0, null)
-            if size:
-                set_data(compute, 0, data, size)
-            dispatch(compute, x, y, z)
-        lib.wgpuComputePassEncoderEnd(compute)
-        lib.wgpuComputePassEncoderRelease(compute)
 
     def _finish(self, encoder: Any) -> Any:
         """Turn an encoder into a command buffer: wgpu validates and translates the recorded commands."""
@@ -304,12 +220,12 @@ class NativeExecutor:
             raise
         return buffer
 
-    def _finish_apart(self, pieces: Sequence[_Piece]) -> Future[Any]:
+    def _finish_apart(self, pieces: Sequence[CommandSlice]) -> Future[Any]:
         """Record here, and finish on another thread: calls into wgpu release the GIL."""
         if self._finisher is None:
             self._finisher = ThreadPoolExecutor(1, "gpu-finish")
         with _NativeCalls(self._errors, self._context, "encoding commands"):
-            encoder = self._record(pieces)
+            encoder = self._recorder.record(pieces)
         begun = self._finisher.submit(self._finish, encoder)
         self._submissions.unsent.add(begun)
         return begun

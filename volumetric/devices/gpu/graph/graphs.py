@@ -10,7 +10,6 @@ from volumetric.devices.gpu.graph.store import GpuStore
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest
 from volumetric.devices.gpu.kernels.graph.kernel_table import lower
-from volumetric.devices.gpu.native_executor import NativeExecutor
 from volumetric.dtypes import Scheme
 from volumetric.graph.graph_device import Rounds
 from volumetric.graph.ops import Graph
@@ -23,7 +22,7 @@ class GpuGraphs:
 
     def __init__(self, context: GpuContext, executor: Executor | None = None) -> None:
         self.context = context
-        self._executor = executor or NativeExecutor(context)
+        self._executor = executor or context.new_executor()
 
     @staticmethod
     def rounding_of(scheme: Scheme) -> Rounds | None:

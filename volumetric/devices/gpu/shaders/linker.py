@@ -23,6 +23,7 @@ from typing import Literal
 from volumetric.base.errors import SpecError
 from volumetric.base.registry import on_redefinition
 from volumetric.devices.gpu.shaders.declarations import keep_reachable
+from volumetric.devices.gpu.shaders.dialects import DIALECTS, Dialect
 from volumetric.devices.gpu.shaders.unroll import constant_value, unroll
 from volumetric.devices.gpu.shaders.wgsl_formulas import FOLDERS, prelude
 
@@ -36,11 +37,9 @@ _WORKGROUP = re.compile(r"\bvar<workgroup>\s+(\w+)\s*:\s*(?:array<([\w<>]+),\s*(
 _SCALAR_BYTES = {
     "f32": 4, "u32": 4, "i32": 4, "atomic<u32>": 4, "vec2<f32>": 8, "vec2<u32>": 8, "vec4<f32>": 16, "vec4<u32>": 16,
 }  # fmt: skip
-_SUBGROUPS = re.compile(r"\bsubgroup[A-Z]\w*\s*\(|@builtin\(subgroup_")
 _DERIVED = re.compile(r"^const\s+(\w+)\s*:\s*u32\s*=\s*([^;]+);", re.MULTILINE)
 
 Access = Literal["read", "read_write", "uniform"]
-Dialect = Literal["naga", "tint"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +50,7 @@ class ShaderTarget:
     ----------
     subgroup_size : lanes certain to run together (the smallest subgroup size), 0 to reduce through memory
     immediates : whether `args` is immediate data instead of a uniform buffer
-    dialect : WGSL implementation: ``"tint"`` (browsers built on Dawn) requires enabling extensions by name, as the
-        standard does; ``"naga"`` (wgpu) rejects a module that does so
+    dialect : of WGSL, see `dialects`: ``"naga"`` (wgpu), or ``"tint"`` (Dawn, and browsers built on it)
     """
 
     subgroup_size: int = 0
@@ -116,8 +114,7 @@ def link(
     args = _ARGS.search(used)
     declared = _declare_args(present=args is not None, immediates=target.immediates)
     header = "\n".join(_constant(name, value) for name, value in defined.items())
-    enabled = "enable subgroups;\n" if target.dialect == "tint" and _SUBGROUPS.search(used) else ""
-    text = f"{enabled}{header}\n{declared}{used}\n"
+    text = f"{DIALECTS[target.dialect].header(used)}{header}\n{declared}{used}\n"
     return LinkedShader(
         name=kernel,
         text=text,

@@ -1,0 +1,100 @@
+"""A cross-section of the tests on GPUs passes on Dawn, and Dawn compiles every kernel.
+
+The whole suites run on Dawn with ``VOLUMETRIC_WEBGPU=dawn``, where the driver is one that Dawn takes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tests.gpu.dawn_driver import REQUIRED, ROOT, environment_or_skip
+from volumetric.devices.gpu.webgpu.webgpu_implementation import NAMES, VARIABLE
+
+PARTS: Mapping[str, Sequence[str]] = {
+    "each operation": ["--quick", "tests/gpu_graph/test_ops.py"],
+    "each format": [
+        "--quick",
+        "tests/gpu/test_matmul.py",
+        "tests/gpu/test_rowwise.py",
+        "tests/gpu/test_block_formats.py",
+    ],
+    "each layer": ["--quick", "tests/parity/test_parity.py::test_shapes"],
+    "calls": ["tests/gpu/test_greedy.py", "tests/gpu_graph/test_runs.py"],
+}
+LONG = ("each layer", "calls")
+"""Part of the cross-section → arguments of pytest. `gpu_cases` leaves the tests on GPUs alone.
+
+Weights of types that have no format on GPUs are float32 there.
+"""
+
+COMPILE = """
+import sys
+from tests.gpu.modules import covering, modules
+from volumetric.devices.gpu import GpuDevice
+
+context = GpuDevice().context
+assert context.webgpu.name == "dawn"
+refused = []
+for module in covering(modules()):
+    linked = module.link(context.webgpu.dialect)
+    try:
+        context.webgpu.create_module(context.device, linked.name, linked.text, checked=True)
+    except Exception as error:
+        refused.append(f"{module.device} {module.dispatch}: {context.webgpu.cause(str(error))}")
+sys.exit("\\n".join(refused) or None)
+"""
+
+
+GREEDY = """
+from itertools import islice
+import numpy as np
+from tests.networks import tiny_llama
+from volumetric.devices.gpu import GpuDevice
+from volumetric.network import initialise
+from volumetric.run import RunOptions, lower
+from volumetric.run.call_batch import greedy_ids
+
+device, network = GpuDevice(), tiny_llama()
+options = RunOptions(context=120, compute="float32")
+executable = device.compile(lower(network), initialise(network, 2), options)
+state = executable.new_state()
+executable.forward(state, np.arange(10, dtype=np.int32))
+print(device.context.webgpu.name, *islice(greedy_ids(executable, state, 5), 60))
+"""
+
+
+def succeeds(*arguments: str, implementation: str = "dawn") -> str:
+    """Run Python in a process of its own, with a driver that Dawn takes; returns what it prints."""
+    variables = {**environment_or_skip(), VARIABLE: implementation}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", PARTS)
+def test_the_tests_on_gpus_pass_on_dawn(part: str) -> None:
+    if part in LONG and not os.environ.get(REQUIRED):
+        pytest.skip(f"takes minutes: {REQUIRED}=1 runs it")
+    succeeds("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "tests.gpu.gpu_cases", *PARTS[part])
+
+
+@pytest.mark.thorough
+def test_dawn_compiles_every_kernel() -> None:
+    succeeds("-c", COMPILE)
+
+
+@pytest.mark.thorough
+def test_greedy_tokens_are_the_same_with_both() -> None:
+    names, tokens = zip(*(succeeds("-c", GREEDY, implementation=name).split(maxsplit=1) for name in NAMES), strict=True)
+    assert names == NAMES
+    assert tokens[0] == tokens[1]
+    assert len(set(tokens[0].split())) > 5, "they say something"

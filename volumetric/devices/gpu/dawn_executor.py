@@ -1,0 +1,184 @@
+"""The fast executor of Dawn: prepared calls, bypassing the Python objects of wgpudawn.
+
+Dawn translates commands when they are submitted, not when they are finished, and frees finished command buffers that
+are dropped. So nothing is finished on another thread, and nothing that was encoded ahead must be sent. A buffer that is
+mapped waits for the last submission that writes to it, not for those after.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from volumetric.base.errors import DeviceError
+from volumetric.devices.gpu.gpu_commands import Command
+from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
+from volumetric.devices.gpu.prepared_passes import CommandRecorder, CommandSlice, PreparedPass, submission_slices
+
+_MAP_READ = 1
+_WAIT_NANOSECONDS = 100_000_000
+"""Longest wait in one call: an interrupt of Python comes between two of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FinishedCommands:
+    """Command buffers in the order of their submission; each is removed when it is submitted or dropped."""
+
+    buffers: deque[Any] = field(default_factory=deque)
+
+
+class _CapturedErrors(threading.local):
+    """Errors of the series of calls that this thread is in; None outside of one."""
+
+    def __init__(self) -> None:
+        self.errors: list[tuple[str, str]] | None = None
+
+
+_captured = _CapturedErrors()
+
+
+def _capture_errors(handler: Any) -> None:
+    """Let `handler` of wgpudawn keep errors for the series of calls in which they occur.
+
+    Its own list is that of all threads, and released objects empty it.
+    """
+    if handler.handle_error.__module__ != __name__:
+        otherwise = handler.handle_error
+
+        def handle_error(error_type: str, message: str) -> None:
+            if _captured.errors is None:
+                otherwise(error_type, message)
+            else:
+                _captured.errors.append((error_type, message))
+
+        handler.handle_error = handle_error
+
+
+class _DawnCalls:
+    """A series of low-level calls; errors in them are raised at the end, as `DeviceError`.
+
+    Dawn reports an error on the thread of the call, while it is running.
+    """
+
+    __slots__ = ("_context", "_doing")
+
+    def __init__(self, context: GpuContext, doing: str) -> None:
+        self._context, self._doing = context, doing
+
+    def __enter__(self) -> None:
+        _captured.errors = []
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        errors, _captured.errors = _captured.errors, None
+        if errors and (error is None or isinstance(error, DeviceError)):
+            from wgpudawn.backends.dawn._helpers import ERROR_TYPES, GPUError
+
+            with self._context.guard(self._doing):
+                raise ERROR_TYPES.get(errors[0][0], GPUError)(errors[0][1]) from error
+        if error is not None:
+            with self._context.guard(self._doing):
+                raise error
+
+
+class DawnExecutor:
+    """Executor with prepared low-level calls into Dawn."""
+
+    def __init__(self, context: GpuContext) -> None:
+        from wgpudawn.backends.dawn import _api
+        from wgpudawn.backends.dawn._ffi import c_callback, callbacks
+        from wgpudawn.backends.dawn._helpers import get_wgpu_instance
+
+        ffi, self._lib = _api.ffi, _api.lib
+        self._ffi, self._context = ffi, context
+        _capture_errors(_api.error_handler)
+        self._recorder = CommandRecorder(ffi, self._lib, context.device._internal)
+        self._finish_info = ffi.new("WGPUCommandBufferDescriptor *")
+        self._one = ffi.new("WGPUCommandBuffer[1]")
+        self._instance = get_wgpu_instance()
+        self._wait = ffi.new("WGPUFutureWaitInfo *")
+        self._mapped = mapped = list[int]()
+        number = callbacks.register(lambda status, *_: mapped.append(int(status)), once=False)
+        weakref.finalize(self, callbacks.unregister, number).atexit = False
+        self._map_info = ffi.new("WGPUBufferMapCallbackInfo *")
+        self._map_info.mode = self._lib.WGPUCallbackMode_AllowProcessEvents
+        self._map_info.callback = c_callback("WGPUBufferMapCallback")
+        self._map_info.userdata1 = number
+
+    def prepare(self, calls: Sequence[BoundDispatch]) -> PreparedPass:
+        """Look up the native handles once."""
+        return PreparedPass(calls, self._ffi, self._context.caps.max_groups)
+
+    def submit(self, commands: Sequence[Command]) -> int:
+        """Encode and submit, in growing parts: the GPU begins the first one while the others are encoded."""
+        for part in submission_slices(commands):
+            self._send(self._encode(part))
+        return 0
+
+    def begin(self, commands: Sequence[Command]) -> _FinishedCommands:
+        """Encode commands for a later `send`."""
+        finished = _FinishedCommands()
+        for part in submission_slices(commands):
+            finished.buffers.append(self._encode(part))
+        return finished
+
+    record = begin
+
+    def send(self, begun: _FinishedCommands) -> int:
+        """Submit the result of `begin` or `record`."""
+        while begun.buffers:
+            self._send(begun.buffers.popleft())
+        return 0
+
+    def must_be_sent(self, begun: _FinishedCommands) -> bool:
+        """Nothing leaks that is not sent."""
+        return False
+
+    def discard(self, begun: _FinishedCommands) -> None:
+        """Drop commands."""
+        begun.buffers.clear()
+
+    def close(self) -> None:
+        """Nothing is held between submissions."""
+
+    def _encode(self, commands: Sequence[CommandSlice]) -> Any:
+        """Return a command buffer, which frees itself."""
+        lib = self._lib
+        with _DawnCalls(self._context, "encoding commands"):
+            encoder = self._recorder.record(commands)
+            try:
+                buffer = lib.wgpuCommandEncoderFinish(encoder, self._finish_info)
+            finally:
+                lib.wgpuCommandEncoderRelease(encoder)
+            return self._ffi.gc(buffer, lib.wgpuCommandBufferRelease)
+
+    def _send(self, buffer: Any) -> None:
+        self._one[0] = buffer
+        with _DawnCalls(self._context, "submitting commands"):
+            self._lib.wgpuQueueSubmit(self._context.queue._internal, 1, self._one)
+
+    def read(self, buffer: Any, nbytes: int, submission: int) -> bytearray:
+        """Wait for the last submission that writes to `buffer`, and copy bytes out of it."""
+        size = -(-nbytes // 8) * 8
+        lib, handle = self._lib, buffer._internal
+        self._mapped.clear()
+        with _DawnCalls(self._context, "reading results"):
+            future = lib.wgpuBufferMapAsync(handle, _MAP_READ, 0, size, self._map_info[0])
+            try:
+                self._wait_for(future)
+                if self._mapped != [lib.WGPUMapAsyncStatus_Success]:
+                    raise DeviceError("the GPU was lost while reading results", hint="open the device again")
+                return bytearray(self._ffi.buffer(lib.wgpuBufferGetConstMappedRange(handle, 0, size), nbytes))
+            finally:
+                lib.wgpuBufferUnmap(handle)  # ends the mapping after an interrupt, too
+
+    def _wait_for(self, future: Any) -> None:
+        lib, wait = self._lib, self._wait
+        wait.future, wait.completed = future, False
+        while not wait.completed and not self._mapped:
+            status = lib.wgpuInstanceWaitAny(self._instance, 1, wait, _WAIT_NANOSECONDS)
+            if status not in (lib.WGPUWaitStatus_Success, lib.WGPUWaitStatus_TimedOut):
+                return
