@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import sys
 
+from tests.cli.rows import NETWORK, PARAMS
 from tests.cli.test_verbs import LLAMA
+from volumetric.analysis.standardise import Standardisation
 from volumetric.builders import chain
-from volumetric.layers import Dense, Parallel, Sequential
+from volumetric.layers import RNN, Dense, Embedding, Parallel, Sequential
+from volumetric.loaders import save_native
+from volumetric.loaders.native_checkpoint import NativeFacts
+from volumetric.network import initialise
 
 
 def test_inspect_opens_no_device(run, monkeypatch):
@@ -91,3 +96,26 @@ def test_devices_says_why_there_is_no_gpu(run, monkeypatch):
     assert "pip install" in told
     assert "Vulkan" not in told
     assert "--device cpu" in told
+
+
+def test_inspect_shows_what_a_network_of_numbers_has(run, letters, tmp_path):
+    facts = NativeFacts(inputs=Standardisation(mean=(0.0,) * 3, deviation=(1.0,) * 3), classes=("no", "yes"))
+    save_native(tmp_path / "classes", NETWORK, PARAMS, facts=facts)
+    told = json.loads(run("inspect", str(tmp_path / "classes"), "--json")[1])
+    assert (told["reads"], told["makes"], told["standardised"], told["classes"]) == (
+        "[T, 3]",
+        "[T, 2]",
+        True,
+        ["no", "yes"],
+    )
+    of_texts = {"architecture", "context", "vocabulary", "tokenizer", "chat_template", "generation"}
+    assert not of_texts & told.keys()
+    save_native(tmp_path / "plain", NETWORK, PARAMS)
+    assert "classes:" not in run("inspect", str(tmp_path / "plain"))[1]
+    assert "no, yes" in run("inspect", str(tmp_path / "classes"))[1]
+    assert of_texts - {"architecture"} <= json.loads(run("inspect", letters, "--json")[1]).keys()
+    votes = chain([Embedding(num_embeddings=4, embedding_dim=3), RNN(input_size=3, hidden_size=2)], (), "int32")
+    save_native(tmp_path / "votes", votes, initialise(votes), facts=NativeFacts(classes=("minus", "plus")))
+    of_ids = json.loads(run("inspect", str(tmp_path / "votes"), "--json")[1])
+    assert (of_ids["reads"], of_ids["makes"], of_ids["classes"]) == ("ids 0…3 [T]", "[T, 2]", ["minus", "plus"])
+    assert not of_texts & of_ids.keys()

@@ -394,25 +394,3 @@ def test_names_of_classes_are_text_where_stdout_can_encode_it(encoding, name, tm
     line = raw.getvalue().decode(encoding)
     assert f'"class": "{name}"' in line
     assert json.loads(line)["class"] == "grün"
-
-
-def test_inspect_shows_what_a_network_of_numbers_has(run, plain, letters, tmp_path):
-    facts = NativeFacts(inputs=Standardisation(mean=(0.0,) * 3, deviation=(1.0,) * 3), classes=("no", "yes"))
-    save_native(tmp_path / "classes", NETWORK, PARAMS, facts=facts)
-    told = json.loads(run("inspect", str(tmp_path / "classes"), "--json")[1])
-    assert (told["reads"], told["makes"], told["standardised"], told["classes"]) == (
-        "[T, 3]",
-        "[T, 2]",
-        True,
-        ["no", "yes"],
-    )
-    of_texts = {"architecture", "context", "vocabulary", "tokenizer", "chat_template", "generation"}
-    assert not of_texts & told.keys()
-    assert "classes:" not in run("inspect", plain)[1]
-    assert "no, yes" in run("inspect", str(tmp_path / "classes"))[1]
-    assert of_texts - {"architecture"} <= json.loads(run("inspect", letters, "--json")[1]).keys()
-    votes = chain([Embedding(num_embeddings=4, embedding_dim=3), RNN(input_size=3, hidden_size=2)], (), "int32")
-    save_native(tmp_path / "votes", votes, initialise(votes), facts=NativeFacts(classes=("minus", "plus")))
-    of_ids = json.loads(run("inspect", str(tmp_path / "votes"), "--json")[1])
-    assert (of_ids["reads"], of_ids["makes"], of_ids["classes"]) == ("ids 0…3 [T]", "[T, 2]", ["minus", "plus"])
-    assert not of_texts & of_ids.keys()
