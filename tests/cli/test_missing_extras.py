@@ -34,6 +34,9 @@ def test_a_missing_library_is_named_with_its_extra(run, tmp_path, monkeypatch, l
     (tmp_path / "images.toml").write_text('[data]\nimages = "pictures"\nsize = [8, 8]\n')
     (tmp_path / "digits.toml").write_text('[data]\nproblem = "digits"\n')
     (tmp_path / "gym.toml").write_text('[problem]\nkind = "gym"\nid = "Acrobot-v1"\n')
+    package = library.partition(".")[0]
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)  # another test may have imported parts of it
     monkeypatch.setitem(sys.modules, library, None)
     code, _, err = run(*call)
     assert code in (1, 2)

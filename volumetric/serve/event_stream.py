@@ -86,7 +86,7 @@ class StreamedTexts:
             if frame is not None:
                 return json_bytes(token.text).join(frame) if token.text else b""
         try:
-            return self._joined(events)
+            return self._join(events)
         except Exception as error:  # the status has been sent, so that only the stream can carry the error
             self.ended, problem = True, self._context.run(problem_of, error)
             try:
@@ -94,7 +94,7 @@ class StreamedTexts:
             except Exception:
                 return b""
 
-    def _joined(self, events: Sequence[JobEvent]) -> bytes:
+    def _join(self, events: Sequence[JobEvent]) -> bytes:
         """Return the chunks of several events: the tokens of a text share one."""
         shape, came, reasons = self._shape, dict[int, list["TokenEvent"]](), dict[int, str]()
         problem: RequestError | None = None
