@@ -44,7 +44,12 @@ def _binary(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence
         write.set(c, write.formula({"a": a, "b": b}, PAIRS[attrs["name"]].value)[0])
 
 
-def copy_array(write: LoopWriter, sizes: Shape, source: tuple[ArrayView, Sequence[int], int], target: tuple) -> None:
+def copy_array(
+    write: LoopWriter,
+    sizes: Shape,
+    source: tuple[ArrayView, Sequence[int], int],
+    target: tuple[ArrayView, Sequence[int], int],
+) -> None:
     """Write the copy of elements: both operands as in `LoopWriter.nest`."""
     with write.nest(sizes, source, target) as (a, b):
         write.set(b, a)

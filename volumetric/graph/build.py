@@ -55,7 +55,7 @@ class GraphBuilder(OperationMethods):
         """The layer of the nodes that are emitted now."""
         self.detached: set[int] = set()
         """Tensors at which differentiation stops."""
-        self.traces = ""
+        self.traces: str = ""
         """What is emitted in plain arithmetic now, such as "a loss"; all methods then return traced tensors."""
 
     def shape(self, i: int) -> Shape:
