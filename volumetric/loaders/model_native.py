@@ -14,7 +14,7 @@ from volumetric.loaders.model_texts import largest_table, read_texts
 from volumetric.loaders.native_checkpoint import read_clocked, read_native, read_native_head
 from volumetric.loaders.sentence_modules import read_sentences
 from volumetric.loaders.target_schemes import convert, target_schemes
-from volumetric.network import Params, initialise
+from volumetric.network import Network, Params, initialise
 from volumetric.network.weight_store import WeightStore
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -55,6 +55,13 @@ def open_json(location: ModelLocation, dtype: Scheme | None) -> LoadedModel:
     if params is None:
         logger.warning("%s has no weights: random weights are drawn with seed 0", location.weights)
         params = initialise(network)
+    return model_of_network(location, network, params, dtype)
+
+
+def model_of_network(
+    location: ModelLocation, network: Network, params: Params, dtype: Scheme | None, classes: tuple[str, ...] = ()
+) -> LoadedModel:
+    """Return the model of a file that has a network and weights but no texts, its weights converted to `dtype`."""
     targets = target_schemes(network, dtype)
     if targets:
         converted = {key: convert(store.packed(), targets.get(key)) for key, store in params.items()}
@@ -68,4 +75,5 @@ def open_json(location: ModelLocation, dtype: Scheme | None) -> LoadedModel:
         generation=read_generation([], [], MAX_SIZE, str(location.weights)),
         context_length=0,
         path=location.weights,
+        classes=classes,
     )

@@ -12,16 +12,14 @@ from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError
 from volumetric.dtypes import Scheme
 from volumetric.graph.build import GraphBuilder
-from volumetric.loaders.generation_config import read_generation
-from volumetric.loaders.hf_config import MAX_SIZE
 from volumetric.loaders.loaded_model import LoadedModel
 from volumetric.loaders.model_location import ModelLocation
+from volumetric.loaders.model_native import model_of_network
 from volumetric.loaders.onnx_import.emit_onnx import emit_onnx
 from volumetric.loaders.onnx_import.graph_layer import OnnxGraph
 from volumetric.loaders.onnx_import.onnx_declaration import OperatorGraph, onnx_dtype
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue, tensor_shape
 from volumetric.loaders.onnx_import.read_onnx import ReadOnnx, read_onnx
-from volumetric.loaders.target_schemes import convert, target_schemes
 from volumetric.network import Network, Params
 from volumetric.network.weight_store import WeightStore
 
@@ -65,21 +63,7 @@ def open_onnx_network(location: ModelLocation, dtype: Scheme | None) -> LoadedMo
     """Open an ONNX file as `open_model` opens others. Raises as `onnx_network`."""
     read = read_onnx(Path(location.weights))
     network, params = onnx_network(read)
-    targets = target_schemes(network, dtype)
-    if targets:
-        converted = {key: convert(store.packed(), targets.get(key)) for key, store in params.items()}
-        params = Params({key: WeightStore.from_packed(packed) for key, packed in converted.items()})
-    return LoadedModel(
-        name=location.name,
-        network=network,
-        params=params,
-        tokenizer=None,
-        chat_template=None,
-        generation=read_generation([], [], MAX_SIZE, str(location.weights)),
-        context_length=0,
-        path=location.weights,
-        classes=read.classes,
-    )
+    return model_of_network(location, network, params, dtype, classes=read.classes)
 
 
 def _row_shape(name: str, shape: tuple[int | str, ...] | None, chosen: Mapping[str, Sequence[int]]) -> Shape:
