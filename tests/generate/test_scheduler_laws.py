@@ -106,10 +106,10 @@ def test_kept_states_take_the_memory_that_is_counted_for_them(name: str):
     for rows, more in ((20, 1), (20, 14), (40, 30), (140, 3), (3, 40), (33, 100)):
         scheduler.submit(job(model, [rows % 7, 1, 2] * (rows // 3), max_tokens=more))
         finish(scheduler)
-    kept = scheduler._slots._prefixes
-    assert kept is not None
-    assert len(kept) == scheduler.stats.prefix_entries > 3
-    taken = sum(_bytes_of(entry.state) for entry in kept._entries.values())
+    prefixes = scheduler._slots._prefixes
+    assert prefixes is not None
+    assert len(prefixes) == scheduler.stats.prefix_entries > 3
+    taken = sum(_bytes_of(entry.state) for entry in prefixes._entries.values())
     assert scheduler.stats.prefix_bytes * 0.9 <= taken <= scheduler.stats.prefix_bytes
 
 

@@ -59,9 +59,9 @@ def chosen(tmp_path: Path, speed: ImplementationSpeed | DeviceError, number: int
 
 def test_the_faster_one_opens_the_gpu(tmp_path: Path) -> None:
     faster = ImplementationSpeed(token=0.5e-3, prompt=2e-3)
-    found = chosen(tmp_path, faster)
-    assert found.name == "dawn"
-    assert found.reason == "measured: dawn is 2.00 times as fast as wgpu for tokens, 5.00 times for prompts"
+    choice = chosen(tmp_path, faster)
+    assert choice.name == "dawn"
+    assert choice.reason == "measured: dawn is 2.00 times as fast as wgpu for tokens, 5.00 times for prompts"
     assert chosen(tmp_path, ImplementationSpeed(token=2e-3, prompt=1e-3), 1).name == "wgpu", "slower at one of them"
     assert chosen(tmp_path, ImplementationSpeed(token=0.99e-3, prompt=0.99e-2), 2).name == "wgpu", "1 % is noise"
     assert chosen(tmp_path, DeviceError("it fails"), 3) == ImplementationChoice(

@@ -199,9 +199,9 @@ def _named(module: str, name: str) -> Any:
         sys.modules.setdefault(part, types.ModuleType(part))
     holder = sys.modules[module]
     if not hasattr(holder, name):
-        made = types.FunctionType((lambda *_: None).__code__, {}, name)
-        made.__module__, made.__qualname__ = module, name
-        setattr(holder, name, made)
+        function = types.FunctionType((lambda *_: None).__code__, {}, name)
+        function.__module__, function.__qualname__ = module, name
+        setattr(holder, name, function)
     return getattr(holder, name)
 
 

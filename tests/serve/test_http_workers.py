@@ -231,9 +231,9 @@ def test_a_client_that_does_not_read_has_no_slot_until_it_does(monkeypatch: pyte
             until(lambda: scheduler.stats.yielded and not scheduler.stats.running)
             assert client.completions.create(model="letters", prompt="ab").choices[0].text == "cdefgh"
             assert scheduler.stats.generated_tokens < 2000
-            told = b"".join(iter(lambda: sock.recv(2**16), b""))
-        assert b'"completion_tokens":2500' in told
-        assert b"data: [DONE]" in told
+            answer = b"".join(iter(lambda: sock.recv(2**16), b""))
+        assert b'"completion_tokens":2500' in answer
+        assert b"data: [DONE]" in answer
 
 
 @pytest.mark.thorough
