@@ -26,6 +26,7 @@ class Caps:
     invocations : invocations that keep the device busy; determines how finely work is split
     max_rounds : maximum loop rounds of an invocation over its life; llvmpipe ends loops beyond them without an error.
         0: no limit was found
+    matrix_units : subgroups multiply fragments of 16 x 16 halves
     unroll : steps of a matrix product to unroll; software adapters take seconds to compile long straight-line code
     """
 
@@ -39,6 +40,7 @@ class Caps:
     invocations: int = 131072
     unroll: int = 32
     max_rounds: int = 0
+    matrix_units: bool = False
 
     def launches_needed(self, rounds: int, count: int = 1) -> int:
         """Number of parts to split `count` steps of `rounds` rounds each into; a sixteenth is kept for other loops."""

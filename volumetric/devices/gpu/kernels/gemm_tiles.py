@@ -117,6 +117,7 @@ def gemm(
             f"unary/{shape.activation}",
             "bounded",
             *stack.preludes("batch/many"),
+            "finish",
             guard.prelude,
         ),
     )

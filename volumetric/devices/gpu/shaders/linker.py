@@ -23,7 +23,7 @@ from typing import Literal
 from volumetric.base.errors import SpecError
 from volumetric.base.registry import on_redefinition
 from volumetric.devices.gpu.shaders.declarations import keep_reachable
-from volumetric.devices.gpu.shaders.dialects import DIALECTS, Dialect
+from volumetric.devices.gpu.shaders.dialects import DIALECTS, MATRIX_UNITS, Dialect
 from volumetric.devices.gpu.shaders.unroll import constant_value, unroll
 from volumetric.devices.gpu.shaders.wgsl_formulas import FOLDERS, prelude
 
@@ -35,7 +35,7 @@ _COMMENT = re.compile(r"//(?!@(?:unroll|rounds)).*$", re.MULTILINE)
 _ARGS = re.compile(r"\bstruct\s+Args\s*\{([^}]*)\}")
 _WORKGROUP = re.compile(r"\bvar<workgroup>\s+(\w+)\s*:\s*(?:array<([\w<>]+),\s*([^;]+)>|([\w<>]+))\s*;")
 _SCALAR_BYTES = {
-    "f32": 4, "u32": 4, "i32": 4, "atomic<u32>": 4, "vec2<f32>": 8, "vec2<u32>": 8, "vec4<f32>": 16, "vec4<u32>": 16,
+    "f32": 4, "u32": 4, "i32": 4, "atomic<u32>": 4, "vec2<f32>": 8, "vec2<u32>": 8, "Halves4": 8, "vec4<f32>": 16, "vec4<u32>": 16,
 }  # fmt: skip
 _DERIVED = re.compile(r"^const\s+(\w+)\s*:\s*u32\s*=\s*([^;]+);", re.MULTILINE)
 
@@ -102,6 +102,8 @@ def link(
     SpecError : no such file, a constant that WGSL cannot hold, or an ill-formed ``//@unroll``
     """
     reduce = "reduce_subgroup" if target.subgroup_size else "reduce_workgroup"
+    dialect = DIALECTS[target.dialect]
+    preludes = tuple(dialect.matrix_units if name == MATRIX_UNITS else name for name in preludes)
     defined = {**constants, "SUBGROUP": target.subgroup_size}
     known = dict(defined)
     pieces = [read_shader(name) for name in ("std", "maths", reduce, *preludes, kernel)]
@@ -114,7 +116,7 @@ def link(
     args = _ARGS.search(used)
     declared = _declare_args(present=args is not None, immediates=target.immediates)
     header = "\n".join(_constant(name, value) for name, value in defined.items())
-    text = f"{DIALECTS[target.dialect].header(used)}{header}\n{declared}{used}\n"
+    text = f"{dialect.header(used)}{header}\n{declared}{used}\n"
     return LinkedShader(
         name=kernel,
         text=text,

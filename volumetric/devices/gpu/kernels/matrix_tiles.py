@@ -1,0 +1,191 @@
+"""The matrix product of `matmul` for many rows on matrix units: halves are multiplied, sums are float32.
+
+`halve_rows` norms and rounds the rows of x, `matrix_gemm` is the product, `join_splits` adds up partial ones. A GPU
+without matrix units runs the same kernel with emulated fragments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from volumetric.devices.gpu.kernels.dispatch import Caps, Dispatch, WorkgroupGrid, ceil_div
+from volumetric.devices.gpu.kernels.matmul import NORMS, MatmulShape
+from volumetric.devices.gpu.kernels.matrix_stacks import ONE, MatrixStack
+from volumetric.devices.gpu.kernels.row_predicate import NONE, RowPredicate
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+
+_LANES = 32
+"""Invocations of a subgroup, real or emulated."""
+_PADDING = 8
+"""Halves by which a row of a tile is longer, so that fragments spread over banks."""
+_FRAGMENT_BYTES = 1024
+_ROW_UNIT = 128
+"""Rows of x are padded to a multiple of so many halves, the longest step of a tile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixTile:
+    """A workgroup's share, `m` x `n` dot products in steps of `k`, and a subgroup's, `rows` x `columns` of them."""
+
+    m: int
+    n: int
+    k: int
+    rows: int
+    columns: int
+
+    @property
+    def subgroups(self) -> int:
+        """Subgroups of a workgroup."""
+        return self.m // self.rows * (self.n // self.columns)
+
+    @property
+    def workgroup(self) -> int:
+        """Invocations."""
+        return _LANES * self.subgroups
+
+    def staged(self, max_shared: int) -> int:
+        """Subgroups, a power of two, that write their sums to workgroup memory at a time; 0: there is not enough."""
+        room = (max_shared - self.tile_bytes) // _FRAGMENT_BYTES
+        return min(self.subgroups, 1 << room.bit_length() - 1) if room > 0 else 0
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of workgroup memory for both sides."""
+        return 2 * (self.m + self.n) * (self.k + _PADDING)
+
+
+TILES = (
+    MatrixTile(m=128, n=128, k=64, rows=32, columns=32),
+    MatrixTile(m=64, n=128, k=64, rows=16, columns=32),
+    MatrixTile(m=64, n=64, k=64, rows=16, columns=32),
+    MatrixTile(m=32, n=64, k=64, rows=16, columns=32),
+    MatrixTile(m=16, n=64, k=64, rows=16, columns=32),
+)
+"""From the most arithmetic for each byte to the most workgroups."""
+EMULATED_TILE = MatrixTile(m=32, n=32, k=32, rows=16, columns=32)
+"""Without matrix units: short straight-line code, because software adapters take seconds to compile more of it."""
+_LEAST_STEPS = 8
+_SPLIT_ROWS = 64
+"""Up to so many rows the weights are most of what is read, and steps are split until every processor reads."""
+_MOST_SPLITS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixCut:
+    """A tile, and the number of workgroups that share its steps."""
+
+    tile: MatrixTile
+    splits: int = 1
+
+
+def choose_cut(shape: MatmulShape, rows: int, caps: Caps, *, matrices: int = 1, may_split: bool = True) -> MatrixCut:
+    """Largest tile that wastes little on `rows` and still leaves work for the whole device.
+
+    With several `matrices`, each has so many rows, and one launch computes all products.
+    """
+    if not caps.matrix_units:
+        return MatrixCut(tile=EMULATED_TILE)
+    fitting = [t for t in TILES if t.workgroup <= caps.max_workgroup and t.staged(caps.max_shared)]
+    processors = max(caps.invocations // 1024, 1)
+
+    def groups(tile: MatrixTile) -> int:
+        return matrices * ceil_div(rows, tile.m) * ceil_div(shape.n * shape.parts, tile.n)
+
+    frugal = [t for t in fitting if rows > t.m // 2] or fitting[-1:]
+    tile = next((t for t in frugal if groups(t) >= processors * 3 // 4), frugal[-1] if rows > _SPLIT_ROWS else frugal[0])
+    splits = 1
+    if may_split and rows <= _SPLIT_ROWS:
+        steps = ceil_div(shape.k, tile.k)
+        splits = max(1, min(ceil_div(2 * processors, groups(tile)), steps // _LEAST_STEPS, _MOST_SPLITS))
+    return MatrixCut(tile=tile, splits=splits)
+
+
+def halved_stride(k: int) -> int:
+    """Halves of a row of x."""
+    return _ROW_UNIT * ceil_div(k, _ROW_UNIT)
+
+
+def halve_rows(shape: MatmulShape) -> Dispatch:
+    """Rows of x after the norm as halves, and what each must be multiplied by. Buffers: x, norm_params, halved, undo."""
+    names = ("K", "NORM", "EPS", "NORM_UNIT", "HAS_NORM_WEIGHT", "HAS_NORM_BIAS")
+    constants = shape.constants()
+    return Dispatch(
+        kernel="halve_rows",
+        grid=WorkgroupGrid(x=1, rows_each=1),
+        constants={"WG": 256 if shape.k > 1024 else 128, "STRIDE": halved_stride(shape.k)}
+        | {name: constants[name] for name in names},
+    )
+
+
+def matrix_gemm(
+    shape: MatmulShape,
+    caps: Caps,
+    cut: MatrixCut,
+    *,
+    first: int,
+    units: int,
+    rows: int = 0,
+    guard: RowPredicate = NONE,
+    stack: MatrixStack = ONE,
+) -> Dispatch:
+    """Many rows times the rows of a shard: outputs `first` … `first + units`; `first` is a multiple of 4.
+
+    Buffers: x and undo (of `halve_rows`), weights, scales, bias, residual, ctl; those of the predicate and of the
+    stack; y, or with splits their partial sums, room for `rows` each.
+    """
+    tile, halves = cut.tile, shape.format is FORMATS["float16"]
+    constants = shape.constants() | {
+        "FIRST": first,
+        "UNITS": units,
+        "WG": tile.workgroup,
+        "LANES": _LANES,
+        "BM": tile.m,
+        "BATCH": tile.m,
+        "BN": tile.n,
+        "BK": tile.k,
+        "WM": tile.rows,
+        "WN": tile.columns,
+        "STAGED": tile.staged(caps.max_shared),
+        "X_STRIDE": halved_stride(shape.k),
+        "SPLITS": cut.splits,
+        "ROWS": rows,
+        **guard.over(tile.m),
+        **stack.constants,
+    }
+    groups = ceil_div(units * shape.parts, tile.n)
+    grid = WorkgroupGrid(x=groups, rows_each=tile.m, z=cut.splits)
+    return Dispatch(
+        kernel="matrix_gemm",
+        grid=stack.grid(groups, tile.m) or grid,
+        constants=constants,
+        preludes=(
+            *shape.format.preludes,
+            "matrix/units" if caps.matrix_units else "matrix/emulated",
+            "tile/bits" if halves else "tile/rounded",
+            *_finish(shape),
+            *stack.preludes("batch/many"),
+            "finish",
+            guard.prelude,
+        ),
+    )
+
+
+def join_splits(shape: MatmulShape, cut: MatrixCut, *, first: int, units: int, rows: int) -> Dispatch:
+    """Sums of partial products, and what follows them. Buffers: splits, bias, residual, y, ctl."""
+    workgroup = 128
+    return Dispatch(
+        kernel="join_splits",
+        grid=WorkgroupGrid(x=ceil_div(units, 4 * workgroup), rows_each=1),
+        constants=shape.constants()
+        | {"WG": workgroup, "FIRST": first, "UNITS": units, "SPLITS": cut.splits, "ROWS": rows},
+        preludes=(*_finish(shape), "stack/one", "finish"),
+    )
+
+
+def partial_bytes(shape: MatmulShape, cut: MatrixCut, rows: int) -> int:
+    """Bytes of the partial sums of `rows` rows."""
+    return 16 * cut.splits * rows * shape.parts * ceil_div(shape.n, 4)
+
+
+def _finish(shape: MatmulShape) -> tuple[str, ...]:
+    return (f"unary/{shape.activation}", "bounded")

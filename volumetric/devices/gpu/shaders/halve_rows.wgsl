@@ -1,0 +1,65 @@
+// For each row of x, after its norm, halves for the matrix units: the row times a power of two with which its largest
+// element is near 2^14, and the power of two that undoes it. So no row overflows, and its small elements keep their digits.
+// Rows are padded with zeros to STRIDE halves. A row with infinity or NaN keeps them, and is not scaled.
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;            // (rows, K4)
+@group(0) @binding(1) var<storage, read_write> halved: array<vec2<u32>>;  // (rows, STRIDE / 4)
+@group(0) @binding(2) var<storage, read_write> undo: array<f32>;          // (rows)
+@group(0) @binding(4) var<storage, read> norm_params: array<vec4<f32>>;  // gain (K4), then bias (K4)
+
+const K4: u32 = (K + 3u) / 4u;
+const ROUNDS: u32 = (STRIDE / 4u + WG - 1u) / WG;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let row = group.y;
+    var mean = 0.0;
+    var shift = 0.0;
+    var factor = 1.0;
+    if (NORM == 2u) {
+        var sum = 0.0;
+        for (var v = lid; v < K4; v += WG) { sum += dot(mask4(x[row * K4 + v], v, K), vec4<f32>(1.0)); }
+        mean = team_sum(sum, lid, WG) / f32(K);
+    }
+    if (NORM != 0u) {
+        var rest = 0.0;
+        var squares = 0.0;
+        for (var v = lid; v < K4; v += WG) {
+            let d = mask4(x[row * K4 + v] - mean, v, K);
+            rest += dot(d, vec4<f32>(1.0));
+            squares += dot(d, d);
+        }
+        if (NORM == 2u) { shift = team_sum(rest, lid, WG) / f32(K); }
+        factor = inverseSqrt(variance_about(team_sum(squares, lid, WG) / f32(K), shift) + EPS);
+    }
+    // The largest magnitude by its bits, in which NaN and infinity are above all numbers.
+    var top = 0u;
+    for (var v = lid; v < K4; v += WG) {
+        let bits = bitcast<vec4<u32>>(normed(row, v, mean, shift, factor)) & vec4<u32>(0x7fffffffu);
+        top = max(top, max(max(bits.x, bits.y), max(bits.z, bits.w)));
+    }
+    let exponent = team_max(f32(top >> 23u), lid, WG);
+    let whole = u32(exponent);
+    var up = 1.0;
+    var down = 1.0;
+    if (whole > 0u && whole < 255u) {
+        // 2^(14 - e) and its inverse, e = whole - 127, within the exponents of normal numbers
+        let e = clamp(i32(whole) - 141, -126, 126);
+        up = bitcast<f32>(u32(127 - e) << 23u);
+        down = bitcast<f32>(u32(127 + e) << 23u);
+    }
+    if (lid == 0u) { undo[row] = down; }
+    for (var v = lid; v < STRIDE / 4u; v += WG) {
+        let r = select(vec4<f32>(0.0), up * normed(row, min(v, K4 - 1u), mean, shift, factor), v < K4);
+        halved[row * (STRIDE / 4u) + v] = vec2<u32>(pack2x16float(r.xy), pack2x16float(r.zw));
+    }
+}
+
+fn normed(row: u32, v: u32, mean: f32, shift: f32, factor: f32) -> vec4<f32> {
+    var r = x[row * K4 + v];
+    if (NORM != 0u) {
+        r = ((r - mean) - shift) * factor;
+        if (HAS_NORM_WEIGHT) { r *= norm_params[v] + NORM_UNIT; }
+        if (HAS_NORM_BIAS) { r += norm_params[K4 + v]; }
+    }
+    return mask4(r, v, K);
+}
