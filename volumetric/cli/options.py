@@ -159,7 +159,7 @@ class DeviceOptions:
     """
 
     device: Annotated[str, Parameter(name=["--device", "-dev"])] = "auto"
-    compute: Literal["auto", "float32", "int8", "bfloat16"] = "auto"
+    compute: Literal["auto", "float32", "float16", "int8", "bfloat16"] = "auto"
     kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto"
     gpu_layers: Annotated[int | None, Parameter(name=["--gpu-layers", "--n-gpu-layers", "-ngl"], show=False)] = None
 

@@ -36,7 +36,7 @@ def load(
     dtype: str | DType | Scheme | None = None,
     *,
     context: int | None = None,
-    compute: Literal["auto", "float32", "int8", "bfloat16"] = "auto",
+    compute: Literal["auto", "float32", "float16", "int8", "bfloat16"] = "auto",
     kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto",
     threads: int | None = None,
     chat_template: str | Path | None = None,

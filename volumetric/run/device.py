@@ -50,15 +50,16 @@ class RunOptions:
     ----------
     context : maximum number of tokens in a state
     compute : dtype that activations are rounded to before products: ``"float32"`` (no rounding), ``"int8"`` (for
-        integer weights, in blocks of 32, like llama.cpp), ``"bfloat16"`` (like ``"int8"``, and bfloat16 for bfloat16
-        weights on devices that gain from it), or ``"auto"``: the faster of the first two on the device
+        integer weights, in blocks of 32, like llama.cpp), ``"bfloat16"`` (CPU: like ``"int8"``, and bfloat16 for
+        bfloat16 weights where it gains from it), ``"float16"`` (GPU: many rows and weights of up to 16 bits meet as
+        float16 with float32 sums, see docs/numbers.md), or ``"auto"``: the fastest of these on the device
     kv_dtype : storage of the KV cache: ``"float32"``, ``"float16"``, ``"int8"`` (CPU; a float32 scale for each head of
         each token), or ``"auto"``: the device's choice
     threads : CPU threads; None means the physical cores that the process may use
     """
 
     context: int = 2048
-    compute: Literal["auto", "float32", "int8", "bfloat16"] = "auto"
+    compute: Literal["auto", "float32", "float16", "int8", "bfloat16"] = "auto"
     kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto"
     threads: int | None = None
 

@@ -49,8 +49,10 @@ class RowRecorder:
     caps : device capabilities
     weights : resident weights, by key
     int8 : whether products of integer weights round their other side
+    halves : whether products of many rows round both sides to float16, for matrix units
     attention : state shared by attention nodes
     most_rows : maximum rows of values
+    product_rows : maximum rows of a product, in the body or in the tail
     stats : buffer for row statistics of norms
     """
 
@@ -62,15 +64,18 @@ class RowRecorder:
         attention: AttentionBuffers,
         *,
         int8: bool,
+        halves: bool,
         tunings: TuningCache,
     ) -> None:
         self.graph = graph
         self.caps: Caps = attention.caps
         self.weights = weights
         self.int8 = int8
+        self.halves = halves
         self.attention = attention
         self.most_rows: int = scratch.rows
-        self.stats: str = scratch.make(16 * max(scratch.rows, scratch.tail_rows), "row statistics")
+        self.product_rows: int = max(scratch.rows, scratch.tail_rows)
+        self.stats: str = scratch.make(16 * self.product_rows, "row statistics")
         self._scratch = scratch
         self._tunings = tunings
         self._spares: dict[tuple[int, str], str] = {}

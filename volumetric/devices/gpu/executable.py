@@ -20,7 +20,7 @@ from volumetric.devices.gpu.gpu_state import GpuState
 from volumetric.devices.gpu.gpu_subgraphs import GpuSubgraphs, row_nodes_and_subgraphs, rows_of_subgraphs
 from volumetric.devices.gpu.graph.graphs import GpuGraphs
 from volumetric.devices.gpu.kernels.attention import PAGE
-from volumetric.devices.gpu.kernels.dispatch import CallRows
+from volumetric.devices.gpu.kernels.dispatch import CallRows, Caps
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.devices.gpu.page_pool import PagePool
 from volumetric.devices.gpu.paged_attention import AttentionBuffers, attention_shapes, with_kv_dtype
@@ -58,6 +58,11 @@ from volumetric.run.regroup import regroup_params
 from volumetric.run.sequence_state import check_tokens
 from volumetric.run.state_file import restore_state
 from volumetric.run.step_times import StepTime
+
+
+def multiplies_halves(options: RunOptions, caps: Caps) -> bool:
+    """Whether many rows meet weights as float16: if wanted, or by itself on a GPU with matrix units."""
+    return options.compute == "float16" or (options.compute == "auto" and caps.matrix_units)
 
 
 class GpuExecutable:
@@ -117,7 +122,7 @@ class GpuExecutable:
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
         attention = AttentionBuffers(shapes, self.scratch, context.caps)
         self._recorder = RowRecorder(
-            graph, self.weights, self.scratch, attention, int8=options.compute == "int8", tunings=context.tunings
+            graph, self.weights, self.scratch, attention, int8=options.compute == "int8", halves=multiplies_halves(options, context.caps), tunings=context.tunings
         )
         self._executor = executor or context.new_executor()
         self._subgraphs = GpuSubgraphs(context, graph, parts, self.weights, self._forget)

@@ -15,13 +15,14 @@ from volumetric.base.errors import DeviceError, VolumetricError
 from volumetric.base.registry import redefinitions
 from volumetric.devices.gpu.adapters import GpuAdapter
 from volumetric.devices.gpu.command_list import RecordedDispatch
-from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, CallRows, Caps, Dispatch, WorkgroupGrid
+from volumetric.devices.gpu.kernels.dispatch import MATRIX_LANES, ONE_ROW, CallRows, Caps, Dispatch, WorkgroupGrid
 from volumetric.devices.gpu.shader_modules import create_module
 from volumetric.devices.gpu.shaders import Binding, LinkedShader, ShaderTarget, link, loop_rounds_bound
 from volumetric.devices.gpu.tuning_cache import TuningCache
 from volumetric.devices.gpu.webgpu.webgpu_implementation import NAMES, WebGpu, webgpu
 
 _WANTED_FEATURES = frozenset({"subgroups", "immediates", "timestamp-query"})
+_MATRIX_FEATURES = frozenset({"matrix-units", "shader-f16"})
 _UPLOAD_CHUNK = 32 << 20
 _UPLOAD_FLUSH = 256 << 20
 _SUBGROUP_UNKNOWN = (4, 128)
@@ -110,7 +111,9 @@ class GpuContext:
         self._out_of_memory = flags.GPUOutOfMemoryError
         self.allocated: int = 0
         self._staged = 0
-        self.features: frozenset[str] = self.webgpu.features(offer) & _WANTED_FEATURES
+        features = self.webgpu.features(offer)
+        units = self.webgpu.has_matrix_units(offer)
+        self.features: frozenset[str] = features & (_WANTED_FEATURES | (_MATRIX_FEATURES if units else frozenset()))
         with self.guard("opening the GPU"):
             self.device: Any = self.webgpu.open(offer, self.features)
         self.queue: Any = self.device.queue
@@ -124,6 +127,7 @@ class GpuContext:
         self._idle: dict[int, Any] = {}
         self.caps = _caps(offer.limits, self.features, software=self.software)
         self.caps = replace(self.caps, subgroup_size=self._certain_lanes(offer))
+        self.caps = replace(self.caps, matrix_units=units and self.caps.subgroup_size == MATRIX_LANES)
         self.caps: Caps = replace(self.caps, **{"max_rounds": self._most_rounds(), **(narrow or {})})
 
     def guard(self, doing: str) -> WgpuErrorScope:

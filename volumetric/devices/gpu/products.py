@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from volumetric.devices.gpu.command_list import RecordedDispatch, entry
-from volumetric.devices.gpu.kernels import gemm_tiles, matmul, row_predicate
+from volumetric.devices.gpu.kernels import gemm_tiles, matmul, matrix_tiles, row_predicate
 from volumetric.devices.gpu.kernels.dispatch import ceil_div
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
 from volumetric.devices.gpu.kernels.row_predicate import RowPredicate
@@ -55,13 +55,14 @@ def linear(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDi
     """A product of one or more matrices, including its fused operations."""
     buffers = _operands(r, node, frame, product_of(r, node)[0])
     predicate = row_predicate.NONE
-    batched = frame.rows <= matmul.most_batched(r.caps)
+    halves = r.halves and frame.rows >= matrix_tiles.LEAST_ROWS and matrix_tiles.takes(product_of(r, node)[1].format)
+    batched = not halves and frame.rows <= matmul.most_batched(r.caps)
     if node.predicate is not None and (batched or r.caps.max_storage_buffers >= row_predicate.MOST_BUFFERS):
         predicate = row_predicate.column(r.width(node.predicate.tensor), node.predicate.column)
         buffers["gate"] = frame.values[node.predicate.tensor]
     if batched:
         return _record_matvec(r, node, frame, buffers, predicate)
-    return _record_gemm(r, node, frame, buffers, predicate)
+    return (_record_matrix if halves else _record_gemm)(r, node, frame, buffers, predicate)
 
 
 def _record_matvec(
@@ -98,6 +99,37 @@ def _record_gemm(
         dispatch = gemm_tiles.gemm(own, r.caps, tile, first=shard.first, units=shard.units, guard=predicate)
         entries.append(entry(dispatch, {**buffers, **shard.buffers}, control=frame.control))
     return entries
+
+
+def _record_matrix(
+    r: RowRecorder, node: Node, frame: RecordingFrame, buffers: dict[str, str], predicate: RowPredicate
+) -> list[RecordedDispatch]:
+    shape, matrix = product_of(r, node)
+    rows = halved_rows(r, shape)
+    of_rows = {name: buffers.pop(name) for name in ("x", "norm_params") if name in buffers}
+    entries = [entry(matrix_tiles.halve_rows(shape), {**of_rows, **rows}, control=frame.control)]
+    for shard in matrix.shards:
+        own = replace(shape, format=shard.format)
+        cut = matrix_tiles.choose_cut(replace(own, n=shard.units), frame.rows, r.caps)
+        place = {"first": shard.first, "units": shard.units, "rows": frame.rows}
+        product = matrix_tiles.matrix_gemm(own, r.caps, cut, guard=predicate, **place)
+        bound = {"x": rows["halved"], "undo": rows["undo"], **shard.buffers}
+        if cut.splits == 1:
+            entries.append(entry(product, {**buffers, **bound}, control=frame.control))
+            continue
+        splits = r.spare(matrix_tiles.partial_bytes(own, cut, frame.rows), "partial products")
+        gate = {name: buffers[name] for name in ("gate",) if name in buffers}
+        entries.append(entry(product, {**bound, **gate, "y": splits}, control=frame.control))
+        after = {name: buffer for name, buffer in buffers.items() if name != "gate"}
+        join = matrix_tiles.join_splits(own, cut, **place)
+        entries.append(entry(join, {**after, "splits": splits}, control=frame.control))
+    return entries
+
+
+def halved_rows(r: RowRecorder, shape: MatmulShape) -> dict[str, str]:
+    """Buffers for the rows of a product as halves, by the names that `halve_rows` has for them."""
+    halved = r.spare(2 * matrix_tiles.halved_stride(shape.k) * r.product_rows, "halved rows")
+    return {"halved": halved, "undo": r.spare(4 * r.product_rows, "powers of two of halved rows")}
 
 
 def _operands(r: RowRecorder, node: Node, frame: RecordingFrame, shape: MatmulShape) -> dict[str, str]:

@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 Constant = int | float | bool
+MATRIX_LANES = 32
+"""Invocations of a subgroup that multiply fragments together; emulated fragments have as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

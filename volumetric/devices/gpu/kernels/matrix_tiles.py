@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from volumetric.devices.gpu.kernels.dispatch import Caps, Dispatch, WorkgroupGrid, ceil_div
+from volumetric.devices.gpu.kernels.dispatch import MATRIX_LANES, Caps, Dispatch, WorkgroupGrid, ceil_div
 from volumetric.devices.gpu.kernels.matmul import NORMS, MatmulShape
 from volumetric.devices.gpu.kernels.matrix_stacks import ONE, MatrixStack
 from volumetric.devices.gpu.kernels.row_predicate import NONE, RowPredicate
-from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS, WeightFormat
 
-_LANES = 32
-"""Invocations of a subgroup, real or emulated."""
 _PADDING = 8
 """Halves by which a row of a tile is longer, so that fragments spread over banks."""
 _FRAGMENT_BYTES = 1024
@@ -41,7 +39,7 @@ class MatrixTile:
     @property
     def workgroup(self) -> int:
         """Invocations."""
-        return _LANES * self.subgroups
+        return MATRIX_LANES * self.subgroups
 
     def staged(self, max_shared: int) -> int:
         """Subgroups, a power of two, that write their sums to workgroup memory at a time; 0: there is not enough."""
@@ -64,6 +62,8 @@ TILES = (
 """From the most arithmetic for each byte to the most workgroups."""
 EMULATED_TILE = MatrixTile(m=32, n=32, k=32, rows=16, columns=32)
 """Without matrix units: short straight-line code, because software adapters take seconds to compile more of it."""
+LEAST_ROWS = 16
+"""From so many rows on a product takes matrix units."""
 _LEAST_STEPS = 8
 _SPLIT_ROWS = 64
 """Up to so many rows the weights are most of what is read, and steps are split until every processor reads."""
@@ -98,6 +98,11 @@ def choose_cut(shape: MatmulShape, rows: int, caps: Caps, *, matrices: int = 1, 
         steps = ceil_div(shape.k, tile.k)
         splits = max(1, min(ceil_div(2 * processors, groups(tile)), steps // _LEAST_STEPS, _MOST_SPLITS))
     return MatrixCut(tile=tile, splits=splits)
+
+
+def takes(weights: WeightFormat) -> bool:
+    """Whether matrix units take weights of this format: float32 would lose digits."""
+    return weights is not FORMATS["float32"]
 
 
 def halved_stride(k: int) -> int:
@@ -138,7 +143,7 @@ def matrix_gemm(
         "FIRST": first,
         "UNITS": units,
         "WG": tile.workgroup,
-        "LANES": _LANES,
+        "LANES": MATRIX_LANES,
         "BM": tile.m,
         "BATCH": tile.m,
         "BN": tile.n,

@@ -47,7 +47,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         up = bitcast<f32>(u32(127 - e) << 23u);
         down = bitcast<f32>(u32(127 + e) << 23u);
     }
-    if (lid == 0u) { undo[row] = down; }
+    if (lid == 0u && row < ctl.rows) { undo[row] = down; }
     for (var v = lid; v < STRIDE / 4u; v += WG) {
         let r = select(vec4<f32>(0.0), up * normed(row, min(v, K4 - 1u), mean, shift, factor), v < K4);
         halved[row * (STRIDE / 4u) + v] = vec2<u32>(pack2x16float(r.xy), pack2x16float(r.zw));

@@ -23,6 +23,9 @@ _log = logging.getLogger(__name__)
 _TOGGLES: Final = ("allow_unsafe_apis", "vulkan_enable_f16_on_nvidia")
 """Toggles to enable, as far as this Dawn has them. The first offers experimental features, matrix units among them;
 without the second the adapters of NVIDIA list no ``shader-f16``."""
+_DEVICE_TOGGLES: Final = ("disable_robustness",)
+"""Toggles of a device. Without checks of indices, which kernels clamp themselves, tokens of small models take 9 % less
+time on an H200."""
 _DISABLED_TOGGLES: Final = ("timestamp_quantization",)
 """Quantised timestamps count in steps of 0.1 ms, longer than most kernels."""
 _THREADS: Final = "implicit-device-synchronization"
@@ -86,6 +89,16 @@ class Dawn:
         features = {str(standard.get(name, name)) for name in adapter.features}
         return frozenset(features | ({"immediates"} if adapter.limits["max-immediate-size"] >= 16 else set()))
 
+    def has_matrix_units(self, adapter: Any) -> bool:
+        """Whether the adapter lists fragments of 16 x 16 x 16 with float16 sides and float32 sums."""
+        from wgpudawn.backends.dawn import extras
+
+        if _MATRICES not in adapter.features or "shader-f16" not in adapter.features:
+            return False
+        wanted = {"component_type": "f16", "result_component_type": "f32", "m": 16, "n": 16, "k": 16}
+        configs = extras.get_adapter_properties(adapter).get("subgroup_matrix_configs", ())
+        return any(all(config[name] == value for name, value in wanted.items()) for config in configs)
+
     def subgroup_sizes(self, adapter: Any) -> tuple[int, int]:
         """Return the sizes that Dawn states; `adapter.info` of wgpudawn 0.32 always has the bounds of the standard."""
         from wgpudawn.backends.dawn import _api
@@ -100,7 +113,12 @@ class Dawn:
     def open(self, adapter: Any, features: frozenset[str]) -> Any:
         """Return a device with these features, and all limits of the adapter."""
         own = {_OWN_NAMES.get(name, name) for name in features - _NO_FEATURES}
-        return adapter.request_device_sync(
+        from wgpudawn.backends.dawn import extras
+
+        known = extras.all_toggles()
+        return extras.request_device_sync(
+            adapter,
+            enable_toggles=[name for name in _DEVICE_TOGGLES if name in known],
             label="volumetric",
             required_features=sorted(own | ({_THREADS} & set(adapter.features))),
             required_limits=dict(adapter.limits),

@@ -61,6 +61,10 @@ class WebGpu(Protocol):
         """
         ...
 
+    def has_matrix_units(self, adapter: Any) -> bool:
+        """Whether a device can multiply matrices of 16 x 16 float16 with float32 sums in subgroups."""
+        ...
+
     def subgroup_sizes(self, adapter: Any) -> tuple[int, int]:
         """Smallest and largest subgroup; (4, 128), the bounds of the standard, where the driver states none."""
         ...

@@ -67,6 +67,10 @@ class WgpuNative:
         features = {str(standard.get(name, name)) for name in adapter.features}
         return frozenset(features - ({"immediates"} if adapter.limits["max-immediate-size"] < 16 else set()))
 
+    def has_matrix_units(self, adapter: Any) -> bool:
+        """Return False: wgpu-native 29 lists the feature and refuses every device that asks for it."""
+        return False
+
     def subgroup_sizes(self, adapter: Any) -> tuple[int, int]:
         """Smallest and largest subgroup."""
         return adapter.info["stackgroup_min_size"], adapter.info["stackgroup_max_size"]
