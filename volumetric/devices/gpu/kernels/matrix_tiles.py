@@ -23,13 +23,21 @@ _ROW_UNIT = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixTile:
-    """A workgroup's share, `m` x `n` dot products in steps of `k`, and a subgroup's, `rows` x `columns` of them."""
+    """A workgroup's share, `m` x `n` dot products in steps of `k`, and a subgroup's, `rows` x `columns` of them.
+
+    Attributes
+    ----------
+    ahead : steps, 1 or 2, of which both sides are in registers
+    buffers : steps, 1 or 2, of which both sides are in workgroup memory
+    """
 
     m: int
     n: int
     k: int
     rows: int
     columns: int
+    ahead: int = 1
+    buffers: int = 1
 
     @property
     def subgroups(self) -> int:
@@ -49,7 +57,7 @@ class MatrixTile:
     @property
     def tile_bytes(self) -> int:
         """Bytes of workgroup memory for both sides."""
-        return 2 * (self.m + self.n) * (self.k + _PADDING)
+        return self.buffers * 2 * (self.m + self.n) * (self.k + _PADDING)
 
 
 TILES = (
@@ -150,6 +158,8 @@ def matrix_gemm(
         "BK": tile.k,
         "WM": tile.rows,
         "WN": tile.columns,
+        "AHEAD": tile.ahead,
+        "BUFFERS": tile.buffers,
         "STAGED": tile.staged(caps.max_shared),
         "X_STRIDE": halved_stride(shape.k),
         "SPLITS": cut.splits,

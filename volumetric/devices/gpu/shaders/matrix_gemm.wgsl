@@ -3,7 +3,8 @@
 //
 // A workgroup computes BM x BN dot products in steps of BK; each of its subgroups WM x WN of them, in fragments of 16 x 16.
 // Both sides are halves in workgroup memory, k first; 8 more of them to a row spread the fragments over banks. The next
-// tiles are fetched into registers, weights in their own format, before the present ones are used. A gated product
+// AHEAD tiles are fetched into registers, weights in their own format, before the present ones are used; with BUFFERS = 2
+// the next is stored beside the present one, which saves a barrier a step. A gated product
 // has 16 rows of gates and 16 of ups in turn, so that a subgroup holds both for the same outputs. With SPLITS > 1 the
 // steps are divided among workgroups that each write partial sums, which `join_splits` adds up.
 // Outputs FIRST … FIRST + UNITS are those of this shard.
@@ -34,7 +35,7 @@ const PAIRS: u32 = FN / PARTS;
 const TURNS: u32 = WG / LANES / STAGED; // STAGED subgroups write their sums at a time
 const QUADS: u32 = 64u / LANES;         // vectors of a fragment for each invocation
 
-var<workgroup> tile: array<Halves4, TILE>;
+var<workgroup> tile: array<Halves4, BUFFERS * TILE>;
 var<workgroup> staged: array<f32, STAGED * 256u>;
 
 struct Fetched {
@@ -57,7 +58,7 @@ fn fetch(step: u32, lid: u32, share: Share) -> Fetched {
     for (var t = 0u; t < A_EACH; t++) {
         let v = min(lid + t * WG, A_EIGHTS - 1u);
         let m = min(share.first + v / (BK / 8u), share.end - 1u);
-        r.a[t] = x[x_row(m) * (X_STRIDE / 8u) + step * (BK / 8u) + v % (BK / 8u)];
+        r.a[t] = x[x_row(m) * (X_STRIDE / 8u) + min(step * (BK / 8u) + v % (BK / 8u), X_STRIDE / 8u - 1u)];
     }
     //@unroll
     for (var t = 0u; t < B_EACH; t++) {
@@ -70,12 +71,12 @@ fn fetch(step: u32, lid: u32, share: Share) -> Fetched {
     return r;
 }
 
-fn store(r: Fetched, step: u32, lid: u32) {
+fn store(r: Fetched, base: u32, step: u32, lid: u32) {
     //@unroll
     for (var t = 0u; t < A_EACH; t++) {
         let v = lid + t * WG;
         if (A_EIGHTS % WG == 0u || v < A_EIGHTS) {
-            let at = v / (BK / 8u) * S4 + v % (BK / 8u) * 2u;
+            let at = base + v / (BK / 8u) * S4 + v % (BK / 8u) * 2u;
             tile[at] = halves_of_bits(r.a[t].xy);
             tile[at + 1u] = halves_of_bits(r.a[t].zw);
         }
@@ -84,7 +85,7 @@ fn store(r: Fetched, step: u32, lid: u32) {
     for (var t = 0u; t < B_EACH; t++) {
         let v = lid + t * WG;
         if (B_PIECES % WG == 0u || v < B_PIECES) {
-            let at = B_TILE + v / ROW_PIECES * S4 + v % ROW_PIECES * PLANES;
+            let at = base + B_TILE + v / ROW_PIECES * S4 + v % ROW_PIECES * PLANES;
             let inside = PIECES * PIECE % BK == 0u || step * ROW_PIECES + v % ROW_PIECES < PIECES;
             //@unroll
             for (var j = 0u; j < PLANES; j++) {
@@ -113,25 +114,33 @@ fn main(
     let last = min(first + CHUNK, STEPS);
     var acc: array<Sums, FM * FN>;
     var next = fetch(first, lid, share);
+    var later: Fetched;
+    if (AHEAD == 2u) { later = fetch(first + 1u, lid, share); }
+    var base = 0u;
     for (var step = first; step < last; step++) {
-        store(next, step, lid);
+        store(next, base, step, lid);
         workgroupBarrier();
-        if (step + 1u < last) { next = fetch(step + 1u, lid, share); }
+        if (AHEAD == 2u) {
+            next = later;
+            if (step + 2u < last) { later = fetch(step + 2u, lid, share); }
+        } else if (step + 1u < last) {
+            next = fetch(step + 1u, lid, share);
+        }
         //@unroll
         for (var k = 0u; k < BK / 16u; k++) {
             var left: array<Left, FM>;
             //@unroll
-            for (var i = 0u; i < FM; i++) { left[i] = load_left((a_at + 16u * i) * S4 + 4u * k, S4); }
+            for (var i = 0u; i < FM; i++) { left[i] = load_left(base + (a_at + 16u * i) * S4 + 4u * k, S4); }
             //@unroll
             for (var j = 0u; j < FN; j++) {
-                let right = load_right(B_TILE + (b_at + 16u * j) * S4 + 4u * k, S4);
+                let right = load_right(base + B_TILE + (b_at + 16u * j) * S4 + 4u * k, S4);
                 //@unroll
                 for (var i = 0u; i < FM; i++) {
                     acc[i * FN + j] = multiply_add(left[i], right, acc[i * FN + j], lane);
                 }
             }
         }
-        workgroupBarrier();
+        if (BUFFERS == 2u) { base = TILE - base; } else { workgroupBarrier(); }
     }
     //@unroll
     for (var i = 0u; i < FM; i++) {
