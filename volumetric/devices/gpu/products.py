@@ -128,7 +128,7 @@ def _record_matrix(
 
 def meets_halves(r: RowRecorder, matrix: ResidentMatrix, rows: int) -> bool:
     """Whether so many rows of x and these weights are multiplied as float16."""
-    taken = all(matrix_tiles.takes(shard.format) for shard in matrix.shards)
+    taken = matrix.fits_half and all(matrix_tiles.takes(shard.format) for shard in matrix.shards)
     return r.halves and rows >= matrix_tiles.LEAST_ROWS and taken
 
 
