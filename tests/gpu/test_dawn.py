@@ -44,7 +44,7 @@ refused = []
 for module in covering(modules()):
     linked = module.link(context.webgpu.dialect)
     try:
-        context.webgpu.create_module(context.device, linked.name, linked.text, checked=True)
+        context.webgpu.create_module(context.device, linked.name, linked.text)
     except Exception as error:
         refused.append(f"{module.device} {module.dispatch}: {context.webgpu.cause(str(error))}")
 sys.exit("\\n".join(refused) or None)
@@ -63,7 +63,7 @@ texts = {str(module.dispatch): module.link("tint").text for module in covering(m
 refused = {}
 for name, text in {**texts, "wrong": wrong}.items():
     try:
-        DAWN.create_module(device, name, text, checked=False)
+        DAWN.create_module(device, name, text)
     except Exception as error:
         refused[name] = DAWN.cause(str(error))
 assert "'f16' type used without" in refused.pop("wrong"), "it is compiled"

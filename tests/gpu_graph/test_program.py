@@ -18,6 +18,7 @@ from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest
 from volumetric.devices.gpu.kernels.graph.kernel_table import LOWERERS, lower
 from volumetric.graph import GraphBuilder, NumpyGraphs
 from volumetric.graph.operations import OPS
+from volumetric.graph.operations.weighted_rows import weigh_rows
 
 
 def test_every_operation_has_a_kernel_or_needs_none() -> None:
@@ -228,6 +229,29 @@ def test_what_does_not_fit_is_refused() -> None:
     graph = work.finish([work.gather_rows(work.stored_tensor("table", (4, 2)), constant)])
     with pytest.raises(ShapeError, match="places: id 5 is outside of 0 … 3"):
         graphs.compile(graph, store)
+
+
+def test_computed_ids_that_are_out_of_range_touch_nothing_else() -> None:
+    """No input shows them before the run: they read the last row, and add to none."""
+    graphs = narrowed_graphs("native")
+    work = GraphBuilder()
+    parts = [work.input(name, (2,), "int32") for name in ("left", "right")]
+    ids = work.concat(parts, 0)
+    table, near = (work.stored_tensor(name, (4, 3)) for name in ("table", "near"))
+    weights = work.constant(np.full((4, 1), 0.5, np.float32), "weights")
+    read = work.gather_rows(table, ids)
+    weighed = weigh_rows(work, near, table, work.reshape(ids, (4, 1)), weights)
+    summed = work.scatter_rows(read, ids, 4)
+    graph = work.finish([read, weighed, summed])
+    store = graphs.store()
+    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+    store.write("table", rows)
+    store.write("near", 100 + rows)
+    values = [np.array([1, 900_000_000], np.int32), np.array([-1, 2], np.int32)]
+    read, weighed, summed = graphs.compile(graph, store).run(values)
+    np.testing.assert_array_equal(read, rows[[1, 3, 3, 2]])
+    np.testing.assert_array_equal(weighed, 0.5 * np.stack([100 + rows[1], rows[3], rows[3], 100 + rows[2]]))
+    np.testing.assert_array_equal(summed, np.stack([0 * rows[0], rows[1], rows[2], 0 * rows[3]]))
 
 
 def test_a_tensor_beyond_a_binding_is_refused() -> None:

@@ -14,7 +14,7 @@ from tests.gpu.modules import covering, modules
 from tests.graph.agreement import agree
 from tests.graph.op_cases.case import OpCase, case_graph, case_outputs, normal
 from volumetric.base.errors import DeviceError, SpecError
-from volumetric.devices.gpu import GpuDevice, gpu_context
+from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.graph import GpuGraphs
 from volumetric.devices.gpu.kernels import attention
 from volumetric.devices.gpu.kernels.attention import AttentionShape
@@ -130,15 +130,16 @@ def few(monkeypatch: pytest.MonkeyPatch) -> GpuGraphs:
     opened = GpuDevice(narrow={"max_rounds": FEW})
     if opened.context.webgpu.dialect == "tint":
         pytest.skip("Tint refuses loops that end in the middle of uniform control flow, as drivers end them")
-    create = gpu_context.create_module
+    webgpu = opened.context.webgpu
+    create = webgpu.create_module
 
-    def ended(implementation: Any, device: Any, name: str, text: str) -> Any:
+    def ended(device: Any, name: str, text: str) -> Any:
         head = f"var<private> rounds_made: u32 = 0u;\nconst ROUNDS_LEFT: u32 = {FEW}u;\n"
         stop = r"\g<0> if (rounds_made >= ROUNDS_LEFT) { break; } rounds_made++;"
         text = re.sub(r"\bfor \((?:[^;{]*;){2}[^{]*\{", stop, text)
-        return create(implementation, device, name, head + text)
+        return create(device, name, head + text)
 
-    monkeypatch.setattr(gpu_context, "create_module", ended)
+    monkeypatch.setattr(webgpu, "create_module", ended)
     return opened.graphs()
 
 

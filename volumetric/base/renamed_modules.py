@@ -59,7 +59,7 @@ RENAMED: Final = {
     "devices.cpu.rows": "draft:row_step_builder",
     "devices.gpu": (
         "attending:paged_attention calls:call_schedule commands:gpu_commands context:gpu_context "
-        "cores:gpu_subgraphs decoding:token_loop drawing:draw_plans fixed:fixed_states modules:shader_modules "
+        "cores:gpu_subgraphs decoding:token_loop drawing:draw_plans fixed:fixed_states "
         "native:native_executor owned:owned_buffers pages:page_pool picking:token_picks record:encode "
         "recording:command_list recordings:recording_cache repeated:repeated_calls residency:weight_buffers "
         "results:call_outputs room:row_limits rotation:rope_tables scratch:value_buffers slots:buffer_names "

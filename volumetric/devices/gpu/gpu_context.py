@@ -16,7 +16,6 @@ from volumetric.base.registry import redefinitions
 from volumetric.devices.gpu.adapters import GpuAdapter
 from volumetric.devices.gpu.command_list import RecordedDispatch
 from volumetric.devices.gpu.kernels.dispatch import MATRIX_LANES, ONE_ROW, CallRows, Caps, Dispatch, WorkgroupGrid
-from volumetric.devices.gpu.shader_modules import create_module
 from volumetric.devices.gpu.shaders import Binding, LinkedShader, ShaderTarget, link, loop_rounds_bound
 from volumetric.devices.gpu.tuning_cache import TuningCache
 from volumetric.devices.gpu.webgpu.webgpu_implementation import NAMES, WebGpu, webgpu
@@ -245,7 +244,7 @@ class GpuContext:
         with self.guard(f"compiling {linked.name}"):
             layout = self._layout(tuple((b.index, b.access) for b in linked.bindings))
             whole = self.device.create_pipeline_layout(bind_group_layouts=[layout], immediate_size=immediates)
-            module = create_module(self.webgpu, self.device, linked.name, linked.text)
+            module = self.webgpu.create_module(self.device, linked.name, linked.text)
             pipeline = self.device.create_compute_pipeline(
                 label=linked.name, layout=whole, compute={"module": module, "entry_point": "main"}
             )

@@ -124,8 +124,8 @@ class Dawn:
             required_limits=dict(adapter.limits),
         )
 
-    def create_module(self, device: Any, name: str, text: str, *, checked: bool) -> Any:
-        """Compile WGSL. Dawn checks all modules of a device or none; where drivers can check, its shaders do not."""
+    def create_module(self, device: Any, name: str, text: str) -> Any:
+        """Compile WGSL; a toggle of the device leaves out the checks."""
         return device.create_shader_module(label=name, code=text)
 
     def cause(self, message: str) -> str:

@@ -73,13 +73,8 @@ class WebGpu(Protocol):
         """Return a device with these features, and all limits of the adapter."""
         ...
 
-    def create_module(self, device: Any, name: str, text: str, *, checked: bool) -> Any:
-        """Compile WGSL.
-
-        Parameters
-        ----------
-        checked : whether indices and loops are checked. Without it checks may be left out: the kernel clamps indices.
-        """
+    def create_module(self, device: Any, name: str, text: str) -> Any:
+        """Compile WGSL without the checks of indices and loops made for untrusted code: kernels clamp indices."""
         ...
 
     def cause(self, message: str) -> str:

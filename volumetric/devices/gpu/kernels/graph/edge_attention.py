@@ -99,6 +99,8 @@ def _launch(
     heads, biases = request.attrs["heads"], request.inputs[2][-1]
     key = width // heads
     dims = (count, batch, heads, key, wide // heads - key, queries, biases, request.attrs["most_in"])
+    edges = (request.outputs[1] if first == 0 else request.outputs[0])[0]
+    ends = (edges, *(max(request.inputs[first + at][0], 1) - 1 for at in (1, 0)))
     return one_each(
-        kernel, count, request.caps, buffers, (*dims, request.attrs["most_out"], key**-0.5), constants=constants
+        kernel, count, request.caps, buffers, (*dims, request.attrs["most_out"], key**-0.5, *ends), constants=constants
     )

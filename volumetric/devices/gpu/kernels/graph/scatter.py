@@ -45,14 +45,14 @@ def scatter_rows(request: LoweringRequest) -> LoweredNode:
         "sum_alike",
         count * columns,
         {"g": source(0), "sorted": order, "parts": scratch(2), "y": result()},
-        (count, width, columns, length),
+        (count, width, columns, length, request.outputs[0][0]),
         workgroup=workgroup,
     )
     joins = launch(
         "join_alike",
         (blocks - 1) * columns,
         {"sorted": order, "parts": scratch(2), "y": result()},
-        (blocks, width, columns, length),
+        (blocks, width, columns, length, request.outputs[0][0]),
         workgroup=workgroup,
     )
     launches = (zero, *sorting, sums, *([joins] if blocks > 1 else []))

@@ -216,14 +216,14 @@ def gather_rows(request: LoweringRequest) -> LoweredNode:
     """Rows of a table by id."""
     count, width = request.out_size, request.outputs[0][1]
     buffers = {"rows": source(0), "ids": source(1), "y": result()}
-    return single_launch(elements("gather_rows", count, request.caps, buffers, (count, width)))
+    return single_launch(elements("gather_rows", count, request.caps, buffers, (count, width, max(request.inputs[0][0], 1) - 1)))
 
 
 def weigh_rows(request: LoweringRequest) -> LoweredNode:
     """Weighted sums of rows of two tables."""
     (count, terms), (split, width) = request.inputs[2], request.inputs[0]
     names = {name: source(number) for number, name in enumerate(("near", "far", "ids", "weights"))}
-    dims = (count * width, width, terms, split)
+    dims = (count * width, width, terms, split, max(split + request.inputs[1][0], 1) - 1)
     return single_launch(one_each("weigh_rows", count * width, request.caps, {**names, "y": result()}, dims))
 
 
@@ -231,7 +231,8 @@ def sum_listed(request: LoweringRequest) -> LoweredNode:
     """Sums of listed rows."""
     count, width = request.out_size, request.outputs[0][1]
     buffers = {"g": source(0), "list": source(1), "starts": source(2), "y": result()}
-    return single_launch(one_each("sum_listed", count, request.caps, buffers, (count, width, request.attrs["longest"])))
+    dims = (count, width, request.attrs["longest"], request.inputs[1][0], max(request.inputs[0][0], 1) - 1)
+    return single_launch(one_each("sum_listed", count, request.caps, buffers, dims))
 
 
 def rope(request: LoweringRequest) -> LoweredNode:

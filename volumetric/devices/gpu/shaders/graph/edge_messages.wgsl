@@ -2,6 +2,7 @@
 // of a message. Edges at -inf do not count; without any a message is 0.
 struct Dims {
     count: u32, batch: u32, heads: u32, key: u32, value: u32, queries: u32, biases: u32, most_in: u32, most_out: u32, scale: f32,
+    edges: u32, last_sender: u32, last_receiver: u32,  // lists hold nothing beyond them
 }
 
 @group(0) @binding(0) var<storage, read> scores: array<f32>;   // (edges, batch, heads)
@@ -24,8 +25,8 @@ fn main(
     let lane = at / dims.value % (dims.batch * dims.heads);
     let receiver = at / (dims.value * dims.batch * dims.heads);
     let width = dims.batch * dims.heads;
-    let first = starts[receiver];
-    let last = starts[receiver + 1u];
+    let first = min(starts[receiver], dims.edges);
+    let last = min(starts[receiver + 1u], dims.edges);
     var top = LOWEST;
     var odd = false;
     //@rounds dims.most_in
@@ -44,7 +45,7 @@ fn main(
     for (var edge = first; edge < last; edge++) {
         let weight = select(exponential(scores[edge * width + lane] - top) * factor, nan(), odd);
         if (i == 0u) { weights[edge * width + lane] = weight; }
-        sum += weight * kv[(senders[edge] * dims.batch + b) * dims.heads * (dims.key + dims.value) + column];
+        sum += weight * kv[(min(senders[edge], dims.last_sender) * dims.batch + b) * dims.heads * (dims.key + dims.value) + column];
     }
     message[at] = sum;
 }

@@ -1,6 +1,7 @@
 // Gradient of the queries: scale · Σ slope · key[sender] over a receiver's edges, and over streams that share a query.
 struct Dims {
     count: u32, batch: u32, heads: u32, key: u32, value: u32, queries: u32, biases: u32, most_in: u32, most_out: u32, scale: f32,
+    edges: u32, last_sender: u32, last_receiver: u32,  // lists hold nothing beyond them
 }
 
 @group(0) @binding(0) var<storage, read> kv: array<f32>;       // (senders, batch, heads · (key + value))
@@ -27,8 +28,8 @@ fn main(
     for (var n = 0u; n < dims.batch / dims.queries; n++) {
         let b = own + n;
         //@rounds dims.most_in
-        for (var edge = starts[receiver]; edge < starts[receiver + 1u]; edge++) {
-            let key = kv[(senders[edge] * dims.batch + b) * wide + head * dims.key + i];
+        for (var edge = starts[receiver]; edge < min(starts[receiver + 1u], dims.edges); edge++) {
+            let key = kv[(min(senders[edge], dims.last_sender) * dims.batch + b) * wide + head * dims.key + i];
             sum += slope[(edge * dims.batch + b) * dims.heads + head] * key;
         }
     }

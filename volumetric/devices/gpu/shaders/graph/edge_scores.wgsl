@@ -1,6 +1,7 @@
 // For each edge, stream and head: scale · a[receiver] · key[sender] + bias; OF_VALUES: a[receiver] · value[sender].
 struct Dims {
     count: u32, batch: u32, heads: u32, key: u32, value: u32, queries: u32, biases: u32, most_in: u32, most_out: u32, scale: f32,
+    edges: u32, last_sender: u32, last_receiver: u32,  // lists hold nothing beyond them
 }
 
 @group(0) @binding(0) var<storage, read> a: array<f32>;        // (receivers, queries, heads, key), or (receivers, batch, heads, value)
@@ -24,9 +25,9 @@ fn main(
     let edge = at / (dims.heads * dims.batch);
     let width = select(dims.key, dims.value, OF_VALUES);
     let streams = select(dims.queries, dims.batch, OF_VALUES);
-    let own = ((readers[edge] * streams + b % streams) * dims.heads + head) * width;
+    let own = ((min(readers[edge], dims.last_receiver) * streams + b % streams) * dims.heads + head) * width;
     let start = select(0u, dims.heads * dims.key, OF_VALUES) + head * width;
-    let other = (senders[edge] * dims.batch + b) * dims.heads * (dims.key + dims.value) + start;
+    let other = (min(senders[edge], dims.last_sender) * dims.batch + b) * dims.heads * (dims.key + dims.value) + start;
     var sum = 0.0;
     //@rounds max(dims.key, dims.value)
     for (var i = 0u; i < width; i++) { sum += a[own + i] * kv[other + i]; }

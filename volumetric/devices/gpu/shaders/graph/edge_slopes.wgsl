@@ -2,6 +2,7 @@
 // stream and head.
 struct Dims {
     count: u32, batch: u32, heads: u32, key: u32, value: u32, queries: u32, biases: u32, most_in: u32, most_out: u32, scale: f32,
+    edges: u32, last_sender: u32, last_receiver: u32,  // lists hold nothing beyond them
 }
 
 @group(0) @binding(0) var<storage, read> scores: array<f32>;   // gradients of weights, (edges, batch, heads)
@@ -20,8 +21,8 @@ fn main(
     if (at >= dims.count) { return; }
     let width = dims.batch * dims.heads;
     let lane = at % width;
-    let first = starts[at / width];
-    let last = starts[at / width + 1u];
+    let first = min(starts[at / width], dims.edges);
+    let last = min(starts[at / width + 1u], dims.edges);
     var mean = 0.0;
     //@rounds dims.most_in
     for (var edge = first; edge < last; edge++) { mean += weights[edge * width + lane] * scores[edge * width + lane]; }

@@ -1,6 +1,7 @@
 // Gradients of keys and values, sender by sender: scale · Σ slope · q[receiver], and Σ weight · g[receiver], in the order of edges.
 struct Dims {
     count: u32, batch: u32, heads: u32, key: u32, value: u32, queries: u32, biases: u32, most_in: u32, most_out: u32, scale: f32,
+    edges: u32, last_sender: u32, last_receiver: u32,  // lists hold nothing beyond them
 }
 
 @group(0) @binding(0) var<storage, read> g: array<f32>;        // (receivers, batch, heads, value)
@@ -32,9 +33,9 @@ fn main(
     let streams = select(dims.batch, dims.queries, keys);
     var sum = 0.0;
     //@rounds dims.most_out
-    for (var n = out_starts[sender]; n < out_starts[sender + 1u]; n++) {
-        let edge = out_edges[n];
-        let row = ((readers[edge] * streams + b % streams) * dims.heads + head) * width + inner % width;
+    for (var n = out_starts[sender]; n < min(out_starts[sender + 1u], dims.edges); n++) {
+        let edge = min(out_edges[n], dims.edges - 1u);
+        let row = ((min(readers[edge], dims.last_receiver) * streams + b % streams) * dims.heads + head) * width + inner % width;
         let lane = (edge * dims.batch + b) * dims.heads + head;
         if (keys) { sum += slope[lane] * q[row]; } else { sum += weights[lane] * g[row]; }
     }

@@ -61,7 +61,7 @@ fn sum_of(start: u32, size: u32, peak: u32, lid: u32) -> Long {
     let top = number(peak).e;
     for (var i = lid % TEAM; i < size; i += TEAM) {
         let n = number(magnitude(x[start + i]));
-        let by = 56 - (top - n.e);
+        let by = min(56 - (top - n.e), 56);  // more only in infinity and NaN, whose sum does not count
         let m = select(select(n.m >> 8u, 0u, by < -23) >> u32(clamp(-by, 0, 23)), 0u, n.m == 0u);
         let at = u32(max(by, 0)) / 16u;
         let off = u32(max(by, 0)) % 16u;

@@ -1,5 +1,5 @@
-// y[i] = table[ids[i]], row by row.
-struct Dims { count: u32, width: u32 }
+// y[i] = table[ids[i]], row by row. Ids that nothing could check before the run are at most the last row.
+struct Dims { count: u32, width: u32, last: u32 }
 
 @group(0) @binding(0) var<storage, read> rows: array<f32>;
 @group(0) @binding(1) var<storage, read> ids: array<u32>;
@@ -18,6 +18,6 @@ fn main(
     //@unroll
     for (var j = 0u; j < EACH; j++) {
         let at = first + j * WG;
-        if (at < dims.count) { y[at] = rows[ids[at / dims.width] * dims.width + at % dims.width]; }
+        if (at < dims.count) { y[at] = rows[min(ids[at / dims.width], dims.last) * dims.width + at % dims.width]; }
     }
 }

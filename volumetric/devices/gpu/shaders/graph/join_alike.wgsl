@@ -1,6 +1,6 @@
 // Sums of the ids whose rows are in several blocks of `sum_alike`. A workgroup takes the id that begins in a block and goes
 // on in the next, and WG columns.
-struct Dims { blocks: u32, width: u32, columns: u32, length: u32 }
+struct Dims { blocks: u32, width: u32, columns: u32, length: u32, rows: u32 }
 
 @group(0) @binding(0) var<storage, read> sorted: array<vec2<u32>>;
 @group(0) @binding(1) var<storage, read> parts: array<f32>;
@@ -28,5 +28,5 @@ fn main(
         if (sorted[next * dims.length].x != id) { break; }
         sum += parts[2u * next * dims.width + column];
     }
-    y[id * dims.width + column] = sum;
+    if (id < dims.rows) { y[id * dims.width + column] = sum; }
 }

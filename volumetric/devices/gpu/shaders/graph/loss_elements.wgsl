@@ -29,5 +29,5 @@ fn main(
     }
     sum = team_sum(sum, lid, WG);
     count = team_sum(count, lid, WG);
-    if (lid == 0u) { sums[id] = vec2<f32>(sum, count); }
+    if (lid == 0u && id * dims.chunk < dims.count) { sums[id] = vec2<f32>(sum, count); }
 }

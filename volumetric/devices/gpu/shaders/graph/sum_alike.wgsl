@@ -1,8 +1,9 @@
 // Rows of g that have the same id, by sorted ids with the number of each row: y at the id becomes their sum, in their
 // order. A workgroup takes a place of the sorted order and WG columns, and ends unless rows of another id, or another
 // block of `length` places, precede it. So no sum is long: if the rows of an id are in several blocks, `parts` gets two
-// sums for each block, the first for an id that began before it and the second for one that continues after it.
-struct Dims { count: u32, width: u32, columns: u32, length: u32 }
+// sums for each block, the first for an id that began before it and the second for one that continues after it. Ids
+// beyond the `rows` of y are left out.
+struct Dims { count: u32, width: u32, columns: u32, length: u32, rows: u32 }
 
 @group(0) @binding(0) var<storage, read> g: array<f32>;
 @group(0) @binding(1) var<storage, read> sorted: array<vec2<u32>>;
@@ -37,7 +38,7 @@ fn main(
         parts[2u * block * dims.width + column] = sum;
     } else if (at == end && end < dims.count && sorted[min(end, dims.count - 1u)].x == id) {
         parts[(2u * block + 1u) * dims.width + column] = sum;
-    } else {
+    } else if (id < dims.rows) {
         y[id * dims.width + column] = sum;
     }
 }

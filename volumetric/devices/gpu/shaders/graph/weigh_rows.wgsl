@@ -1,6 +1,6 @@
 // y[i] = sum over k of weights[i, k] * row[ids[i, k]] of two tables, the rows of the second behind those of the first. A row
-// of weight 0 is not read, so that not even NaN comes of it.
-struct Dims { count: u32, width: u32, terms: u32, split: u32 }
+// of weight 0 is not read, so that not even NaN comes of it. Ids are at most the last row.
+struct Dims { count: u32, width: u32, terms: u32, split: u32, last: u32 }
 
 @group(0) @binding(0) var<storage, read> near: array<f32>;
 @group(0) @binding(1) var<storage, read> far: array<f32>;
@@ -27,7 +27,7 @@ fn main(
     var sum = 0.0;
     for (var k = 0u; k < dims.terms; k++) {
         let by = weights[first + k];
-        if ((bitcast<u32>(by) & 0x7fffffffu) != 0u) { sum += by * taken(ids[first + k], at % dims.width); }
+        if ((bitcast<u32>(by) & 0x7fffffffu) != 0u) { sum += by * taken(min(ids[first + k], dims.last), at % dims.width); }
     }
     y[at] = sum;
 }
