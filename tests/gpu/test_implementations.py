@@ -13,10 +13,14 @@ import pytest
 
 from tests.devices import narrowed
 from volumetric.base.errors import DeviceError
-from volumetric.devices.gpu import adapters, implementation_choice
+from volumetric.devices.gpu import adapters, implementation_choice, implementation_speed
 from volumetric.devices.gpu.adapters import GpuAdapter, choose_adapter, describe, ranked_adapters
 from volumetric.devices.gpu.implementation_choice import ImplementationChoice, choose_implementation
-from volumetric.devices.gpu.implementation_speed import ImplementationSpeed, measure_speed
+from volumetric.devices.gpu.implementation_speed import ImplementationSpeed, _prompt_product, measure_speed
+from volumetric.devices.gpu.kernels import matrix_tiles
+from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.matmul import MatmulShape
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.devices.gpu.webgpu.dawn import _library_stderr
 from volumetric.devices.gpu.webgpu.webgpu_implementation import NAMES, VARIABLE, webgpu
 
@@ -62,11 +66,25 @@ def test_the_faster_one_opens_the_gpu(tmp_path: Path) -> None:
     choice = chosen(tmp_path, faster)
     assert choice.name == "dawn"
     assert choice.reason == "measured: dawn is 2.00 times as fast as wgpu for tokens, 5.00 times for prompts"
-    assert chosen(tmp_path, ImplementationSpeed(token=2e-3, prompt=1e-3), 1).name == "wgpu", "slower at one of them"
-    assert chosen(tmp_path, ImplementationSpeed(token=0.99e-3, prompt=0.99e-2), 2).name == "wgpu", "1 % is noise"
-    assert chosen(tmp_path, DeviceError("it fails"), 3) == ImplementationChoice(
+    assert chosen(tmp_path, DeviceError("it fails"), 1) == ImplementationChoice(
         "wgpu", "the other one fails on this GPU"
     )
+
+
+@pytest.mark.parametrize(
+    ("token", "prompt", "name"),
+    [
+        (0.99, 0.99, "wgpu"),  # 1 % is noise
+        (1.1, 0.2, "dawn"),  # matrix units outweigh tokens that take a tenth more
+        (1.2, 0.01, "wgpu"),  # nothing outweighs tokens at 0.83 of the speed
+        (0.97, 1.1, "wgpu"),
+        (0.8, 2.0, "dawn"),  # nor does it when the first one has them
+        (0.9, 0.9, "dawn"),
+    ],
+)
+def test_both_kinds_of_work_count(tmp_path: Path, token: float, prompt: float, name: str) -> None:
+    speed = ImplementationSpeed(token=token * EQUAL.token, prompt=prompt * EQUAL.prompt)
+    assert chosen(tmp_path, speed).name == name
 
 
 def test_it_is_measured_once_for_a_gpu_and_its_driver(tmp_path: Path) -> None:
@@ -156,9 +174,29 @@ def test_both_are_described() -> None:
         assert set(facts) == {"unusable"} or facts["version"] == webgpu(other).version
 
 
+@pytest.mark.parametrize("units", [False, True])
+def test_prompts_are_measured_as_they_run(units: bool) -> None:
+    """By what a product of many rows takes on that GPU."""
+    shape = MatmulShape(k=64, n=64, format=FORMATS["float16"])
+    caps = Caps(subgroup_size=32, max_workgroup=1024, max_shared=49152, matrix_units=units)
+    kernels = [dispatch.kernel for dispatch in _prompt_product(shape, 512, caps)]
+    assert kernels == (["halve_rows", "matrix_gemm"] if units else ["gemm"])
+
+
 @pytest.mark.thorough
-def test_a_gpu_can_be_measured() -> None:
+@pytest.mark.parametrize("units", [False, True])
+def test_a_gpu_can_be_measured(monkeypatch: pytest.MonkeyPatch, units: bool) -> None:
+    """Here with emulated fragments, if it has no matrix units."""
     context = narrowed("native").context
+    if units and not context.caps.matrix_units:
+        tile = matrix_tiles.MatrixCut(tile=matrix_tiles.EMULATED_TILE)
+        product = (
+            lambda shape, rows, caps: (
+                matrix_tiles.halve_rows(shape),
+                matrix_tiles.matrix_gemm(shape, caps, tile, first=0, units=shape.n),
+            )
+        )
+        monkeypatch.setattr(implementation_speed, "_prompt_product", product)
     measure_speed(context, width=64, rows=16, seconds=0.0)
     before = context.allocated
     speed = measure_speed(context, width=64, rows=16, seconds=0.01)

@@ -18,6 +18,7 @@ _SHOWN: Final = {
     "max_binding_mib": "largest storage binding (MiB)",
     "max_buffer_mib": "largest buffer (MiB)",
     "f16": "f16",
+    "matrix_units": "matrix units",
     "subgroups": "subgroups",
     "loop_rounds": "rounds of a loop",
     "webgpu": "WebGPU",

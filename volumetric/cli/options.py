@@ -151,7 +151,9 @@ class DeviceOptions:
     device : str
         auto, cpu, gpu, gpu:1, or reference. auto is the device in VOLUMETRIC_DEVICE, else the best GPU, else the CPU.
     compute : str
-        Rounding of activations: float32 is exact, int8 is fast with integer weights, bfloat16 with bfloat16 weights.
+        Rounding of activations: float32 is exact, int8 is fast with integer weights, bfloat16 with bfloat16 weights,
+        float16 (of weights of up to 16 bits, too) for prompts and batches on a GPU. auto takes what the device gains
+        from: matrix units of a GPU with float16.
     kv_dtype : str
         Storage of keys and values.
     gpu_layers : int

@@ -56,8 +56,9 @@ def load(
     device : ``"auto"``, ``"cpu"``, ``"gpu"``, ``"gpu:1"``, ``"reference"``, or an open device; see `open_device`
     dtype : numeric scheme to convert the weights to, ``"bf16"`` or ``"int4:g32"``; None keeps them as stored
     context : most tokens of a sequence; default: the model's limit, but at most 4096; 0: the model's limit
-    compute : rounding of activations before matrix products, see `RunOptions`; ``"auto"`` does not round in networks
-        that do not read tokens, so that predictions are those of training
+    compute : rounding before matrix products, see `RunOptions`: ``"float32"`` is exact, ``"float16"`` multiplies
+        prompts and batches on matrix units of a GPU. ``"auto"`` does not round in networks that do not read tokens, so
+        that predictions are those of training
     kv_dtype : storage of keys and values, see `RunOptions`
     threads : threads of the CPU device; default: its physical cores, at most the CPUs that the process may use
     chat_template : Jinja source, or a file with it, in place of the model's template

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from volumetric.base.errors import DeviceError
+from volumetric.devices.gpu.kernels.dispatch import MATRIX_LANES
 from volumetric.devices.gpu.webgpu.webgpu_implementation import NAMES, VARIABLE, implementation_by_hand, webgpu
 from volumetric.run.device import DeviceInfo
 
@@ -152,12 +153,14 @@ def describe(adapter: GpuAdapter, index: int, implementation: str, reason: str) 
 
 
 def _offer_details(implementation: str, offer: Any) -> dict[str, Any]:
-    features, limits = webgpu(implementation).features(offer), offer.limits
+    library, limits = webgpu(implementation), offer.limits
+    features, lanes = library.features(offer), library.subgroup_sizes(offer)
     return {
         "subgroups": "subgroups" in features,
         "immediates": "immediates" in features,
         "timestamps": "timestamp-query" in features,
         "f16": "shader-f16" in features,
+        "matrix_units": library.has_matrix_units(offer) and lanes == (MATRIX_LANES, MATRIX_LANES),
         **{name: limits[limit] >> bits for name, (limit, bits) in _SHOWN_LIMITS.items()},
     }
 
@@ -165,9 +168,7 @@ def _offer_details(implementation: str, offer: Any) -> dict[str, Any]:
 def _implementation_details(adapter: GpuAdapter, name: str) -> dict[str, Any]:
     if name not in adapter.offers:
         return {"unusable": adapter.refusals.get(name, "it does not offer this GPU")}
-    version, offer = webgpu(name).version, adapter.offers[name]
-    matrices = "matrix-units" in webgpu(name).features(offer)
-    return {"version": version, **_offer_details(name, offer), "matrix_units": matrices}
+    return {"version": webgpu(name).version, **_offer_details(name, adapter.offers[name])}
 
 
 def choose_adapter(adapters: Sequence[GpuAdapter], selector: str | None) -> int:

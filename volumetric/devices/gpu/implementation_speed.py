@@ -1,6 +1,7 @@
 """How fast a WebGPU implementation is on a GPU: a short measurement of what decoding and prompts do.
 
-Both kinds of work run through the executor, as in use, so the cost of submissions counts.
+Both kinds of work run through the executor, as in use, so the cost of submissions counts, and by the kernels in use:
+prompts on matrix units where the implementation has them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 from volumetric.devices.gpu.call_schedule import CONTROL_BYTES, SequenceSpan, control_words
 from volumetric.devices.gpu.gpu_commands import Command, CopyCommand, PassCommand
 from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
-from volumetric.devices.gpu.kernels import gemm_tiles, matmul
-from volumetric.devices.gpu.kernels.dispatch import CallRows, ceil_div
+from volumetric.devices.gpu.kernels import gemm_tiles, matmul, matrix_tiles
+from volumetric.devices.gpu.kernels.dispatch import Caps, CallRows, Dispatch, ceil_div
 from volumetric.devices.gpu.kernels.gemm_tiles import choose_tile
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
@@ -55,18 +56,22 @@ def measure_speed(
     buffers: dict[str, Any] = {
         "weights": context.buffer(width * shape.format.row_bytes(width), "weights"),
         **{name: context.buffer(nbytes, name) for name in ("one", "other")},
+        "halved": context.buffer(2 * matrix_tiles.halved_stride(width) * rows, "halved rows"),
+        "undo": context.buffer(4 * rows, "powers of two of halved rows"),
         "result": context.buffer(256, "result", read=True),
         "ctl": context.buffer(CONTROL_BYTES, "control", uniform=True),
     }
     many = CallRows(rows, 0)
     context.write(buffers["ctl"], control_words([SequenceSpan(0, 0, rows)], many, rows))
-    token = matmul.matvec(shape, context.caps, first=0, units=width)
-    prompt = gemm_tiles.gemm(shape, context.caps, choose_tile(shape, rows, context.caps), first=0, units=width)
+    token = (matmul.matvec(shape, context.caps, first=0, units=width),)
+    prompt = _prompt_product(shape, rows, context.caps)
     executor = context.new_executor()
 
-    def timed(dispatch: Any, count: int, of: CallRows) -> float:
+    def timed(product: tuple[Dispatch, ...], count: int, of: CallRows) -> float:
         ends = ("one", "other")
-        calls = [_bound(context, dispatch, buffers, ends[i % 2], ends[1 - i % 2]) for i in range(count)]
+        calls = [
+            _bound(context, dispatch, buffers, ends[i % 2], ends[1 - i % 2]) for i in range(count) for dispatch in product
+        ]
         commands: list[Command] = [
             PassCommand(executor.prepare(calls), of),
             CopyCommand(buffers[ends[count % 2]], 0, buffers["result"], 0, 256),
@@ -83,8 +88,16 @@ def measure_speed(
             context.free(buffer)
 
 
-def _bound(context: GpuContext, dispatch: Any, buffers: dict[str, Any], x: str, y: str) -> BoundDispatch:
-    named = {"weights": buffers["weights"], "x": buffers[x], "y": buffers[y], "ctl": buffers["ctl"]}
+def _prompt_product(shape: MatmulShape, rows: int, caps: Caps) -> tuple[Dispatch, ...]:
+    """Return the launches of a product of many rows."""
+    if not caps.matrix_units:
+        return (gemm_tiles.gemm(shape, caps, choose_tile(shape, rows, caps), first=0, units=shape.n),)
+    cut = matrix_tiles.choose_cut(shape, rows, caps, may_split=False)
+    return matrix_tiles.halve_rows(shape), matrix_tiles.matrix_gemm(shape, caps, cut, first=0, units=shape.n)
+
+
+def _bound(context: GpuContext, dispatch: Dispatch, buffers: dict[str, Any], x: str, y: str) -> BoundDispatch:
+    named = {**buffers, "x": buffers["halved" if dispatch.kernel == "matrix_gemm" else x], "y": buffers[y]}
     declared = {binding.name for binding in context.pipeline(dispatch).linked.bindings}
     return context.bind(dispatch, {name: buffer for name, buffer in named.items() if name in declared})
 
