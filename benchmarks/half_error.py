@@ -1,6 +1,6 @@
 """What products of float16 cost: logits of a text with `compute="float16"`, next to those in float32, on one GPU.
 
-    python -m benchmarks half_error [MODEL] [--tokens 256] [--device gpu] [--dtypes float16,bfloat16,int8:g32,int4:g32,q4_k]
+    python -m benchmarks half_error [MODEL] [--tokens 256] [--device gpu] [--dtypes float16,int8:g32,int4:g32]
 
 The text is read in windows of 64 tokens, so every product has many rows. Without matrix units the fragments are
 emulated, with the same numbers up to the order of sums. Keys and values are float32 in both, so that the products are

@@ -13,11 +13,10 @@ import pytest
 
 from tests.devices import narrowed
 from volumetric.base.errors import DeviceError
-from volumetric.devices.gpu import adapters, implementation_choice, implementation_speed
+from volumetric.devices.gpu import adapters, implementation_choice
 from volumetric.devices.gpu.adapters import GpuAdapter, choose_adapter, describe, ranked_adapters
 from volumetric.devices.gpu.implementation_choice import ImplementationChoice, choose_implementation
-from volumetric.devices.gpu.implementation_speed import ImplementationSpeed, _prompt_product, measure_speed
-from volumetric.devices.gpu.kernels import matrix_tiles
+from volumetric.devices.gpu.implementation_speed import ImplementationSpeed, measure_speed, prompt_product
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
@@ -179,27 +178,18 @@ def test_prompts_are_measured_as_they_run(units: bool) -> None:
     """By what a product of many rows takes on that GPU."""
     shape = MatmulShape(k=64, n=64, format=FORMATS["float16"])
     caps = Caps(subgroup_size=32, max_workgroup=1024, max_shared=49152, matrix_units=units)
-    kernels = [dispatch.kernel for dispatch in _prompt_product(shape, 512, caps)]
+    kernels = [dispatch.kernel for dispatch in prompt_product(shape, 512, caps, halves=units)]
     assert kernels == (["halve_rows", "matrix_gemm"] if units else ["gemm"])
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("units", [False, True])
-def test_a_gpu_can_be_measured(monkeypatch: pytest.MonkeyPatch, units: bool) -> None:
-    """Here with emulated fragments, if it has no matrix units."""
+@pytest.mark.parametrize("halves", [None, True])
+def test_a_gpu_can_be_measured(halves: bool | None) -> None:
+    """As it is, and with halves, whose fragments are emulated where there are no matrix units."""
     context = narrowed("native").context
-    if units and not context.caps.matrix_units:
-        tile = matrix_tiles.MatrixCut(tile=matrix_tiles.EMULATED_TILE)
-        product = (
-            lambda shape, rows, caps: (
-                matrix_tiles.halve_rows(shape),
-                matrix_tiles.matrix_gemm(shape, caps, tile, first=0, units=shape.n),
-            )
-        )
-        monkeypatch.setattr(implementation_speed, "_prompt_product", product)
-    measure_speed(context, width=64, rows=16, seconds=0.0)
+    measure_speed(context, width=64, rows=16, seconds=0.0, halves=halves)
     before = context.allocated
-    speed = measure_speed(context, width=64, rows=16, seconds=0.01)
+    speed = measure_speed(context, width=64, rows=16, seconds=0.01, halves=halves)
     assert 0 < speed.token < 10
     assert 0 < speed.prompt < 10
     assert context.allocated == before

@@ -16,7 +16,7 @@ from volumetric.devices.gpu.call_schedule import CONTROL_BYTES, SequenceSpan, co
 from volumetric.devices.gpu.gpu_commands import Command, CopyCommand, PassCommand
 from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
 from volumetric.devices.gpu.kernels import gemm_tiles, matmul, matrix_tiles
-from volumetric.devices.gpu.kernels.dispatch import Caps, CallRows, Dispatch, ceil_div
+from volumetric.devices.gpu.kernels.dispatch import CallRows, Caps, Dispatch, ceil_div
 from volumetric.devices.gpu.kernels.gemm_tiles import choose_tile
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
@@ -43,9 +43,16 @@ class ImplementationSpeed:
 
 
 def measure_speed(
-    context: GpuContext, *, width: int = _WIDTH, rows: int = _PROMPT_ROWS, seconds: float = _SECONDS
+    context: GpuContext,
+    *,
+    width: int = _WIDTH,
+    rows: int = _PROMPT_ROWS,
+    seconds: float = _SECONDS,
+    halves: bool | None = None,
 ) -> ImplementationSpeed:
     """Measure an open GPU, with weights and activations of zeros.
+
+    `halves`: whether prompts are multiplied as float16; None: if the GPU has matrix units.
 
     Raises
     ------
@@ -64,13 +71,15 @@ def measure_speed(
     many = CallRows(rows, 0)
     context.write(buffers["ctl"], control_words([SequenceSpan(0, 0, rows)], many, rows))
     token = (matmul.matvec(shape, context.caps, first=0, units=width),)
-    prompt = _prompt_product(shape, rows, context.caps)
+    prompt = prompt_product(shape, rows, context.caps, halves=context.caps.matrix_units if halves is None else halves)
     executor = context.new_executor()
 
     def timed(product: tuple[Dispatch, ...], count: int, of: CallRows) -> float:
         ends = ("one", "other")
         calls = [
-            _bound(context, dispatch, buffers, ends[i % 2], ends[1 - i % 2]) for i in range(count) for dispatch in product
+            _bound(context, dispatch, buffers, ends[i % 2], ends[1 - i % 2])
+            for i in range(count)
+            for dispatch in product
         ]
         commands: list[Command] = [
             PassCommand(executor.prepare(calls), of),
@@ -88,9 +97,9 @@ def measure_speed(
             context.free(buffer)
 
 
-def _prompt_product(shape: MatmulShape, rows: int, caps: Caps) -> tuple[Dispatch, ...]:
+def prompt_product(shape: MatmulShape, rows: int, caps: Caps, *, halves: bool) -> tuple[Dispatch, ...]:
     """Return the launches of a product of many rows."""
-    if not caps.matrix_units:
+    if not halves:
         return (gemm_tiles.gemm(shape, caps, choose_tile(shape, rows, caps), first=0, units=shape.n),)
     cut = matrix_tiles.choose_cut(shape, rows, caps, may_split=False)
     return matrix_tiles.halve_rows(shape), matrix_tiles.matrix_gemm(shape, caps, cut, first=0, units=shape.n)

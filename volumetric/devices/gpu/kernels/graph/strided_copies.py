@@ -214,9 +214,9 @@ def assign(request: LoweringRequest) -> LoweredNode:
 
 def gather_rows(request: LoweringRequest) -> LoweredNode:
     """Rows of a table by id."""
-    count, width = request.out_size, request.outputs[0][1]
+    count, dims = request.out_size, (request.out_size, request.outputs[0][1], max(request.inputs[0][0], 1) - 1)
     buffers = {"rows": source(0), "ids": source(1), "y": result()}
-    return single_launch(elements("gather_rows", count, request.caps, buffers, (count, width, max(request.inputs[0][0], 1) - 1)))
+    return single_launch(elements("gather_rows", count, request.caps, buffers, dims))
 
 
 def weigh_rows(request: LoweringRequest) -> LoweredNode:
