@@ -29,6 +29,7 @@ class MatrixTile:
     ----------
     ahead : steps, 1 or 2, of which both sides are in registers
     buffers : steps, 1 or 2, of which both sides are in workgroup memory
+    slices : subgroups that share a step of the same dot products
     """
 
     m: int
@@ -38,11 +39,12 @@ class MatrixTile:
     columns: int
     ahead: int = 1
     buffers: int = 1
+    slices: int = 1
 
     @property
     def subgroups(self) -> int:
         """Subgroups of a workgroup."""
-        return self.m // self.rows * (self.n // self.columns)
+        return self.m // self.rows * (self.n // self.columns) * self.slices
 
     @property
     def workgroup(self) -> int:
@@ -52,7 +54,8 @@ class MatrixTile:
     def staged(self, max_shared: int) -> int:
         """Subgroups, a power of two, that write their sums to workgroup memory at a time; 0: there is not enough."""
         room = (max_shared - self.tile_bytes) // _FRAGMENT_BYTES
-        return min(self.subgroups, 1 << room.bit_length() - 1) if room > 0 else 0
+        count = min(self.subgroups, 1 << room.bit_length() - 1) if room > 0 else 0
+        return count if self.slices == 1 or count == self.subgroups else 0
 
     @property
     def tile_bytes(self) -> int:
@@ -160,6 +163,7 @@ def matrix_gemm(
         "WN": tile.columns,
         "AHEAD": tile.ahead,
         "BUFFERS": tile.buffers,
+        "SLICES": tile.slices,
         "STAGED": tile.staged(caps.max_shared),
         "X_STRIDE": halved_stride(shape.k),
         "SPLITS": cut.splits,
