@@ -53,9 +53,10 @@ def shape_of(attrs: Mapping[str, Any], roles: Collection[str], matrix: ResidentM
 
 def linear(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     """A product of one or more matrices, including its fused operations."""
-    buffers = _operands(r, node, frame, product_of(r, node)[0])
+    shape = product_of(r, node)[0]
+    buffers = _operands(r, node, frame, shape)
     predicate = row_predicate.NONE
-    halves = r.halves and frame.rows >= matrix_tiles.LEAST_ROWS and matrix_tiles.takes(product_of(r, node)[1].format)
+    halves = r.halves and matrix_tiles.takes(shape.format) and matrix_tiles.gains(shape, frame.rows, r.caps)
     batched = not halves and frame.rows <= matmul.most_batched(r.caps)
     if node.predicate is not None and (batched or r.caps.max_storage_buffers >= row_predicate.MOST_BUFFERS):
         predicate = row_predicate.column(r.width(node.predicate.tensor), node.predicate.column)
