@@ -22,6 +22,7 @@ from volumetric.devices.gpu.kernels import (
     gemm_tiles,
     matmul,
     matrix_stacks,
+    matrix_tiles,
     recurrence,
     row_predicate,
     state_space,
@@ -39,7 +40,7 @@ from volumetric.devices.gpu.kernels.matmul import ExpertSlots, MatmulShape, Sequ
 from volumetric.devices.gpu.kernels.state_space import ConvShape, ScanShape
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.devices.gpu.shaders import LinkedShader, ShaderTarget, link
-from volumetric.devices.gpu.shaders.dialects import Dialect
+from volumetric.devices.gpu.shaders.dialects import MATRIX_UNITS, Dialect
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.numeric.activations import ACTIVATIONS
 from volumetric.graph.operations.elementwise import BINARY, UNARY
@@ -56,18 +57,20 @@ DEVICES: Mapping[str, Caps] = {
     "software": Caps(subgroup_size=4, max_shared=32768, invocations=2048, unroll=2),
     "large": Caps(subgroup_size=32, immediates=True, max_workgroup=1024, max_shared=49152, max_storage_buffers=12),
 }
+UNITS = "matrix units"
+_OF_UNITS = replace(DEVICES["large"], matrix_units=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A dispatch for one of `DEVICES`."""
+    """A dispatch for one of `DEVICES`, or for `UNITS`: one with an extension that few compilers have."""
 
     device: str
     dispatch: Dispatch
 
     def link(self, dialect: Dialect = "naga") -> LinkedShader:
         """Return its text."""
-        caps, dispatch = DEVICES[self.device], self.dispatch
+        caps, dispatch = _OF_UNITS if self.device == UNITS else DEVICES[self.device], self.dispatch
         target = ShaderTarget(subgroup_size=caps.subgroup_size, immediates=caps.immediates, dialect=dialect)
         return link(dispatch.kernel, constants=dispatch.constants, preludes=dispatch.preludes, target=target)
 
@@ -80,6 +83,13 @@ def modules() -> tuple[Module, ...]:
         for dispatch in (*fused_dispatches(caps), *graph_dispatches(caps)):
             found.setdefault((name, dispatch.key), Module(name, dispatch))
     return tuple(found.values())
+
+
+@cache
+def matrix_modules() -> tuple[Module, ...]:
+    """Every dispatch that multiplies on matrix units."""
+    units = (d for d in _halved_products(_OF_UNITS) if MATRIX_UNITS in d.preludes)
+    return tuple(Module(UNITS, dispatch) for dispatch in {dispatch.key: dispatch for dispatch in units}.values())
 
 
 def covering(every: Sequence[Module]) -> list[Module]:
@@ -98,7 +108,7 @@ def covering(every: Sequence[Module]) -> list[Module]:
 
 def _choices(module: Module) -> set[tuple[object, ...]]:
     dispatch = module.dispatch
-    lanes = DEVICES[module.device].subgroup_size > 0
+    lanes = module.device == UNITS or DEVICES[module.device].subgroup_size > 0
     found: set[tuple[object, ...]] = {(dispatch.kernel, lanes)}
     found |= {(dispatch.kernel, prelude) for prelude in dispatch.preludes}
     return found | {(dispatch.kernel, name, min(float(value), 2.0)) for name, value in dispatch.constants.items()}
@@ -110,6 +120,7 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
     if caps.subgroup_size:
         yield Dispatch(kernel="probe_subgroup", grid=Groups(x=1), constants={"WG": 128})
     yield from _products(caps)
+    yield from _halved_products(caps)
     yield from _attention(caps)
     yield from _mixtures(caps)
     yield from _state_space()
@@ -185,6 +196,35 @@ def _products(caps: Caps) -> Iterator[Dispatch]:
     for tile in TILES:
         if tile.workgroup <= caps.max_workgroup and tile.shared + 2048 <= caps.max_shared:
             yield gemm_tiles.gemm(shape, caps, tile, first=0, units=20)
+
+
+def _halved_products(caps: Caps) -> Iterator[Dispatch]:
+    """Products of halves, with what comes before and after them; in a mixture, for idle rows, and in every tile."""
+    routes = experts.ExpertRoutes(experts=5, slots=2, pairs=40, each=(16, 32))
+    for layout in FORMATS.values():
+        if not matrix_tiles.takes(layout):
+            continue
+        plain = MatmulShape(k=96, n=20, format=layout, norm="rms", norm_weight=True, residual=True, softcap=9.0)
+        gated = MatmulShape(k=50, n=12, format=layout, activation="silu", gated=True, norm="layer", bias=True)
+        for shape, rows in itertools.product((plain, gated), (16, 64, 4096)):
+            cut = matrix_tiles.choose_cut(shape, rows, caps)
+            yield matrix_tiles.halve_rows(shape)
+            yield matrix_tiles.matrix_gemm(shape, caps, cut, first=0, units=shape.n, rows=rows)
+            for part in (0, 1):
+                own = replace(shape, residual=False, softcap=None, weighted=part == 1)
+                yield matrix_tiles.matrix_gemm(own, caps, cut, first=0, units=shape.n, stack=routes.stack(part))
+    shape = MatmulShape(k=900, n=64, format=FORMATS["float16"], norm="layer", norm_bias=True)
+    for tile in matrix_tiles.TILES if caps.matrix_units else (matrix_tiles.EMULATED_TILE,):
+        for splits in (1, 2):
+            cut = matrix_tiles.MatrixCut(tile=tile, splits=splits)
+            yield matrix_tiles.matrix_gemm(shape, caps, cut, first=0, units=64, rows=64)
+            for gate in (shape, replace(shape, gated=True, bias=True, residual=True, activation="silu")):
+                yield matrix_tiles.join_splits(gate, cut, first=0, units=64, rows=64)
+        if caps.max_storage_buffers >= row_predicate.MOST_BUFFERS:
+            guard = row_predicate.column(3, 1)
+            yield matrix_tiles.matrix_gemm(shape, caps, cut, first=0, units=64, rows=64, guard=guard)
+    yield matrix_tiles.halve_rows(replace(shape, norm=None, norm_bias=False))
+    yield matrix_tiles.halve_rows(replace(shape, k=9000, norm="rms", norm_weight=True, norm_unit_offset=True))
 
 
 def _mixtures(caps: Caps) -> Iterator[Dispatch]:

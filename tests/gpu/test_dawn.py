@@ -5,6 +5,7 @@ The whole suites run on Dawn with ``VOLUMETRIC_WEBGPU=dawn``, where the driver i
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -49,6 +50,26 @@ for module in covering(modules()):
 sys.exit("\\n".join(refused) or None)
 """
 
+COMPILE_UNITS = """
+import sys
+from tests.gpu.modules import covering, matrix_modules
+from volumetric.devices.gpu.webgpu.dawn import DAWN
+
+[adapter] = DAWN.adapters("Null")
+features = DAWN.features(adapter)
+device = DAWN.open(adapter, features & {"matrix-units", "shader-f16", "subgroups", "immediates"})
+wrong = "enable chromium_experimental_subgroup_matrix;\\nalias Left = subgroup_matrix_left<f16, 16, 16>;"
+texts = {str(module.dispatch): module.link("tint").text for module in covering(matrix_modules())}
+refused = {}
+for name, text in {**texts, "wrong": wrong}.items():
+    try:
+        DAWN.create_module(device, name, text, checked=False)
+    except Exception as error:
+        refused[name] = DAWN.cause(str(error))
+assert "'f16' type used without" in refused.pop("wrong"), "it is compiled"
+sys.exit("\\n".join(map(str, refused.items())) or None)
+"""
+
 
 GREEDY = """
 from itertools import islice
@@ -90,6 +111,15 @@ def test_the_tests_on_gpus_pass_on_dawn(part: str) -> None:
 @pytest.mark.thorough
 def test_dawn_compiles_every_kernel() -> None:
     succeeds("-c", COMPILE)
+
+
+@pytest.mark.thorough
+def test_dawn_compiles_every_product_on_matrix_units() -> None:
+    """Dawn's backend without a GPU has the extension, which software drivers lack; it compiles and runs nothing."""
+    if importlib.util.find_spec("wgpudawn") is None:
+        pytest.skip("wgpudawn is not installed")
+    done = subprocess.run([sys.executable, "-c", COMPILE_UNITS], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-6000:]
 
 
 @pytest.mark.thorough

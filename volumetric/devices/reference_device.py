@@ -54,8 +54,10 @@ class ReferenceDevice:
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> ReferenceExecutable:
         """Decode the parameters of `plan`."""
         options = options or RunOptions()
-        if options.compute in {"int8", "bfloat16"}:
-            raise UnsupportedError("the reference device computes in floats only", hint="use compute='float32'")
+        if options.compute in {"int8", "bfloat16", "float16"}:
+            raise UnsupportedError(
+                f"the reference device does not round to {options.compute}", hint="use compute='float32'"
+            )
         if options.kv_dtype == "int8":
             raise UnsupportedError(
                 "the reference device stores keys and values as floats only", hint="use device='cpu'"

@@ -7,7 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from volumetric.base.errors import DeviceError
+from volumetric.base.errors import DeviceError, UnsupportedError
 from volumetric.devices.cpu.cpu_count import default_threads
 from volumetric.devices.cpu.executable import CpuExecutable
 from volumetric.devices.cpu.kernels.amx.amx_support import has_matrix_registers
@@ -73,6 +73,8 @@ class CpuDevice:
         return self._compile(plan, params, options or RunOptions(), None)
 
     def _compile(self, plan: Plan, sources: Params, options: RunOptions, like: ResidentWeights | None) -> CpuExecutable:
+        if options.compute == "float16":
+            raise UnsupportedError("the CPU has no products in float16", hint="use compute='auto', or device='gpu'")
         threads = options.threads or self.threads
         partition = Partition(plan, self.native_operations)
         params = regroup_params(sources, self.native_schemes)

@@ -8,23 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from volumetric.devices.gpu.command_list import RecordedDispatch, entry
 from volumetric.devices.gpu.kernels import experts as kernels
-from volumetric.devices.gpu.kernels import gemm_tiles, matmul, matrix_stacks
+from volumetric.devices.gpu.kernels import gemm_tiles, matmul, matrix_stacks, matrix_tiles
 from volumetric.devices.gpu.kernels.dispatch import Dispatch, ceil_div, power_of_two
 from volumetric.devices.gpu.kernels.experts import ExpertRoutes
 from volumetric.devices.gpu.kernels.gemm_tiles import GemmTile
 from volumetric.devices.gpu.kernels.matmul import ExpertSlots, MatmulShape, MatvecTuning, tune_batch, tune_matvec
 from volumetric.devices.gpu.kernels.matrix_stacks import MatrixStack
-from volumetric.devices.gpu.products import norm_params, shape_of
+from volumetric.devices.gpu.kernels.matrix_tiles import MatrixCut
+from volumetric.devices.gpu.products import halved_operand, meets_halves, norm_params, shape_of
 from volumetric.devices.gpu.weight_buffers import MatrixShard, ResidentMatrix
 from volumetric.graph.operations.rowwise import LINEAR
 from volumetric.graph.ops import Node
 
 if TYPE_CHECKING:
     from volumetric.devices.gpu.encode import RecordingFrame, RowRecorder
+
+_Tuning: TypeAlias = MatvecTuning | GemmTile | MatrixCut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,46 +135,68 @@ def _record_groups(
     """Many rows: those of each expert together."""
     slots, pairs = mixture.slots, r.most_rows * mixture.slots
     first, last = mixture.first, replace(mixture.last, residual=False, weighted=True)
-    cuts = tuple(_tuning_of(r, mixture, shape, frame.rows) for shape in (first, last))
+    cuts = (_tuning_of(r, mixture, first, mixture.up, frame), _tuning_of(r, mixture, last, mixture.down, frame))
     routes = ExpertRoutes(experts=mixture.count, slots=slots, pairs=pairs, each=(_rows_of(cuts[0]), _rows_of(cuts[1])))
     ordered = r.spare(ExpertRoutes.most_bytes(mixture.count, pairs), "rows by expert")
     hidden = r.spare(_pair_bytes(r, slots, first.n), "hidden rows of experts")
     outputs = r.spare(_pair_bytes(r, slots, last.n), "outputs of experts")
-    x, entries = frame.values[node.inputs[0]], []
-    entries.append(entry(routes.group(), {"chosen": chosen, "routes": ordered}, control=frame.control))
-    stats = {}
-    if first.norm is not None and isinstance(cuts[0], GemmTile):
-        stats = {"stats": r.stats}
-        entries.append(entry(gemm_tiles.row_stats(first), {"x": x, **stats}, control=frame.control))
-    products = ((first, mixture.up, {"x": x, "y": hidden, **stats}), (last, mixture.down, {"x": hidden, "y": outputs}))
-    for number, (shape, matrix, buffers) in enumerate(products):
+    entries = [entry(routes.group(), {"chosen": chosen, "routes": ordered}, control=frame.control)]
+    products = ((first, mixture.up, frame.values[node.inputs[0]], hidden), (last, mixture.down, hidden, outputs))
+    for number, (shape, matrix, x, y) in enumerate(products):
+        buffers = {**mixture.extra_buffers[number], "x": x, "y": y, "routes": ordered}
+        before, buffers = _prepare(r, shape, cuts[number], buffers, frame, times=slots if number else 1)
+        entries += before
         for shard in matrix.shards:
-            own = replace(shape, format=shard.format)
-            dispatch = _product(r, own, cuts[number], routes.stack(number), shard)
-            bound = {**mixture.extra_buffers[number], **buffers, **shard.buffers, "routes": ordered}
-            entries.append(entry(dispatch, bound))
+            dispatch = _product(r, replace(shape, format=shard.format), cuts[number], routes.stack(number), shard)
+            entries.append(entry(dispatch, {**buffers, **shard.buffers}))
     collect = routes.collect(width=last.n, residual=node.attrs["residual"])
     bound = {"routes": ordered, "parts": outputs, "y": frame.values[node.outputs[0]], **_residual(node, frame)}
     return [*entries, entry(collect, bound, control=frame.control)]
 
 
-def _tuning_of(r: RowRecorder, mixture: _Mixture, shape: MatmulShape, rows: int) -> MatvecTuning | GemmTile:
+def _prepare(
+    r: RowRecorder,
+    shape: MatmulShape,
+    tuning: _Tuning,
+    buffers: dict[str, str],
+    frame: RecordingFrame,
+    *,
+    times: int,
+) -> tuple[list[RecordedDispatch], dict[str, str]]:
+    """What a product needs of x, which has `times` rows for each row of the call; and the buffers of the product."""
+    if isinstance(tuning, MatrixCut):
+        halve, buffers = halved_operand(r, shape, buffers, frame.control, times=times)
+        return [halve], buffers
+    if shape.norm is not None and isinstance(tuning, GemmTile):
+        stats = {"x": buffers["x"], "stats": r.stats}
+        return [entry(gemm_tiles.row_stats(shape), stats, control=frame.control)], {**buffers, "stats": r.stats}
+    return [], buffers
+
+
+def _tuning_of(
+    r: RowRecorder, mixture: _Mixture, shape: MatmulShape, matrix: ResidentMatrix, frame: RecordingFrame
+) -> _Tuning:
     """Tuning of a product if rows spread evenly over experts: batches, or tiles beyond a few rows of each."""
-    each = ceil_div(rows * mixture.slots, mixture.count)
+    pairs = frame.rows * mixture.slots
+    each = ceil_div(pairs, mixture.count)
+    if meets_halves(r, matrix, shape, each) and pairs <= r.caps.max_groups:
+        return matrix_tiles.choose_cut(shape, each, r.caps, matrices=mixture.count, may_split=False)
     if 4 * each <= matmul.most_batched(r.caps):
-        return tune_batch(shape, shape.n * min(mixture.count, rows * mixture.slots), r.caps, power_of_two(2 * each))
+        return tune_batch(shape, shape.n * min(mixture.count, pairs), r.caps, power_of_two(2 * each))
     return gemm_tiles.choose_tile(shape, each, r.caps, matrices=mixture.count)
 
 
-def _rows_of(tuning: MatvecTuning | GemmTile) -> int:
+def _rows_of(tuning: _Tuning) -> int:
     """Rows of a block."""
+    if isinstance(tuning, MatrixCut):
+        return tuning.tile.m
     return tuning.m if isinstance(tuning, GemmTile) else tuning.batch
 
 
-def _product(
-    r: RowRecorder, shape: MatmulShape, tuning: MatvecTuning | GemmTile, stack: MatrixStack, shard: MatrixShard
-) -> Dispatch:
+def _product(r: RowRecorder, shape: MatmulShape, tuning: _Tuning, stack: MatrixStack, shard: MatrixShard) -> Dispatch:
     first, units = shard.first, shard.units
+    if isinstance(tuning, MatrixCut):
+        return matrix_tiles.matrix_gemm(shape, r.caps, tuning, first=first, units=units, stack=stack)
     if isinstance(tuning, GemmTile):
         return gemm_tiles.gemm(shape, r.caps, tuning, first=first, units=units, stack=stack)
     return matmul.matvec(shape, r.caps, first=first, units=units, tuning=tuning, stack=stack)

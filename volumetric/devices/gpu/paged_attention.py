@@ -13,7 +13,7 @@ from volumetric.devices.gpu.kernels.attention import AttentionShape
 from volumetric.devices.gpu.kernels.dispatch import Caps, power_of_two
 from volumetric.devices.gpu.kernels.matmul import SplitPartials
 from volumetric.devices.gpu.page_set import rows_name, tables_name
-from volumetric.devices.gpu.products import product_of
+from volumetric.devices.gpu.products import meets_halves, product_of
 from volumetric.devices.gpu.rope_tables import RotationTables
 from volumetric.devices.gpu.value_buffers import ValueBuffers
 from volumetric.graph.ops import Graph, Node
@@ -190,6 +190,8 @@ def _reader_joins(r: RowRecorder, node: Node, frame: RecordingFrame) -> bool:
     if frame.singles != frame.rows or frame.rows > matmul.most_batched(r.caps) or r.caps.max_storage_buffers < 8:
         return False
     product, matrix = product_of(r, reader)
+    if meets_halves(r, matrix, product, frame.rows):
+        return False
     tuning = r.cut_matvec(product, matrix.units, frame.rows)
     groups = matmul.matvec(product, r.caps, first=0, units=matrix.units, tuning=tuning).grid.x
     splits = attention.tune_split(shape, r.caps, frame.singles).splits

@@ -53,10 +53,10 @@ def shape_of(attrs: Mapping[str, Any], roles: Collection[str], matrix: ResidentM
 
 def linear(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     """A product of one or more matrices, including its fused operations."""
-    shape = product_of(r, node)[0]
+    shape, matrix = product_of(r, node)
     buffers = _operands(r, node, frame, shape)
     predicate = row_predicate.NONE
-    halves = r.halves and matrix_tiles.takes(shape.format) and matrix_tiles.gains(shape, frame.rows, r.caps)
+    halves = meets_halves(r, matrix, shape, frame.rows)
     batched = not halves and frame.rows <= matmul.most_batched(r.caps)
     if node.predicate is not None and (batched or r.caps.max_storage_buffers >= row_predicate.MOST_BUFFERS):
         predicate = row_predicate.column(r.width(node.predicate.tensor), node.predicate.column)
@@ -106,15 +106,15 @@ def _record_matrix(
     r: RowRecorder, node: Node, frame: RecordingFrame, buffers: dict[str, str], predicate: RowPredicate
 ) -> list[RecordedDispatch]:
     shape, matrix = product_of(r, node)
-    rows = halved_rows(r, shape)
-    of_rows = {name: buffers.pop(name) for name in ("x", "norm_params") if name in buffers}
-    entries = [entry(matrix_tiles.halve_rows(shape), {**of_rows, **rows}, control=frame.control)]
+    halve, buffers = halved_operand(r, shape, buffers, frame.control)
+    sides = {name: buffers.pop(name) for name in ("x", "undo")}
+    entries = [halve]
     for shard in matrix.shards:
         own = replace(shape, format=shard.format)
         cut = matrix_tiles.choose_cut(replace(own, n=shard.units), frame.rows, r.caps)
         place = {"first": shard.first, "units": shard.units, "rows": frame.rows}
         product = matrix_tiles.matrix_gemm(own, r.caps, cut, guard=predicate, **place)
-        bound = {"x": rows["halved"], "undo": rows["undo"], **shard.buffers}
+        bound = {**sides, **shard.buffers}
         if cut.splits == 1:
             entries.append(entry(product, {**buffers, **bound}, control=frame.control))
             continue
@@ -127,10 +127,28 @@ def _record_matrix(
     return entries
 
 
-def halved_rows(r: RowRecorder, shape: MatmulShape) -> dict[str, str]:
-    """Buffers for the rows of a product as halves, by the names that `halve_rows` has for them."""
-    halved = r.spare(2 * matrix_tiles.halved_stride(shape.k) * r.product_rows, "halved rows")
-    return {"halved": halved, "undo": r.spare(4 * r.product_rows, "powers of two of halved rows")}
+def meets_halves(r: RowRecorder, matrix: ResidentMatrix, shape: MatmulShape, rows: int) -> bool:
+    """Whether so many rows of x and these weights are multiplied as float16."""
+    taken = matrix.fits_half and all(matrix_tiles.takes(shard.format) for shard in matrix.shards)
+    return r.halves and taken and matrix_tiles.gains(shape, rows, r.caps)
+
+
+def halved_operand(
+    r: RowRecorder, shape: MatmulShape, buffers: Mapping[str, str], control: str, *, times: int = 1
+) -> tuple[RecordedDispatch, dict[str, str]]:
+    """Record the halving of x, which has `times` rows for each row of the call.
+
+    Returns that, and the product's buffers: `buffers` with the halves for x and its norm.
+    """
+    rows = r.product_rows * times
+    halved = r.spare(2 * matrix_tiles.halved_stride(shape.k) * rows, "halved rows")
+    undo = r.spare(4 * rows, "powers of two of halved rows")
+    before = {name: buffers[name] for name in ("x", "norm_params") if name in buffers}
+    after = {name: buffer for name, buffer in buffers.items() if name not in before}
+    halve = entry(
+        matrix_tiles.halve_rows(shape, times=times), {**before, "halved": halved, "undo": undo}, control=control
+    )
+    return halve, {**after, "x": halved, "undo": undo}
 
 
 def _operands(r: RowRecorder, node: Node, frame: RecordingFrame, shape: MatmulShape) -> dict[str, str]:

@@ -14,6 +14,7 @@ from volumetric.base.errors import DeviceError, ShapeError, UnsupportedError
 from volumetric.base.progress import WorkMeter
 from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.kernels.dispatch import ceil_div
+from volumetric.devices.gpu.kernels.half_range import fits_half, largest_magnitude
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS, WeightFormat
 from volumetric.devices.gpu.owned_buffers import OwnedBuffers
 from volumetric.dtypes import Packed, decode
@@ -30,6 +31,7 @@ class MatrixShard:
     """Outputs `first` … `first + units` of a matrix, in one format.
 
     For matrices abreast it has these rows of the first one, then of the next: gate and up, or all experts.
+    `fits_half`: whether its weights may be rounded to float16, see `half_range`.
     """
 
     first: int
@@ -37,6 +39,7 @@ class MatrixShard:
     format: WeightFormat
     weights: str
     scales: str | None
+    fits_half: bool
 
     @property
     def buffers(self) -> dict[str, str]:
@@ -56,6 +59,11 @@ class ResidentMatrix:
     def format(self) -> WeightFormat:
         """Format of the first shard: that of all, unless matrices in several formats were stacked."""
         return self.shards[0].format
+
+    @property
+    def fits_half(self) -> bool:
+        """Whether all weights may be rounded to float16."""
+        return all(shard.fits_half for shard in self.shards)
 
 
 class WeightBuffers:
@@ -249,11 +257,12 @@ class WeightBuffers:
         k = sources[0][0].k
         rows = sum(stop - start for _, start, stop in sources)
         weights = self.buffers.make(label, rows * layout.row_bytes(k))
-        scales = []
+        scales, largest = [], []
         at = 0
         for source, start, stop in sources:
             for block in _blocks(source, start, stop, layout.row_bytes(k)):
                 converted = block if _is_native(block, layout) else Packed.from_array(decode(block, np.float32))
+                largest.append(largest_magnitude(converted))
                 payload, beside = layout.lay_out(converted)
                 self._context.write(self.buffers[weights], payload, at)
                 at += payload.nbytes
@@ -263,7 +272,14 @@ class WeightBuffers:
         if scales:
             flat = np.concatenate(scales)
             scale_buffer = self._upload(np.pad(flat, (0, flat.size % 2)), f"{label} scales")
-        return MatrixShard(first=first, units=units, format=layout, weights=weights, scales=scale_buffer)
+        return MatrixShard(
+            first=first,
+            units=units,
+            format=layout,
+            weights=weights,
+            scales=scale_buffer,
+            fits_half=layout is FORMATS["float16"] or fits_half(float(np.max(largest, initial=0))),
+        )
 
 
 def _names(shard: MatrixShard) -> tuple[str, str | None]:

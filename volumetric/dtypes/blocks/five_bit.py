@@ -80,7 +80,7 @@ Q5_0 = BlockFormat(
     split=_split_q5_0,
     join=_join,
     fit=_fit_q5_0,
-    resident=DeviceLayout(sections=("fifth_bits", "steps"), shaders=("fives", "signed")),
+    resident=DeviceLayout(ends=(0,), sections=("fifth_bits", "steps"), shaders=("fives", "signed")),
 )
 Q5_1 = BlockFormat(
     name="q5_1",
@@ -92,5 +92,5 @@ Q5_1 = BlockFormat(
     split=_split_q5_1,
     join=_join,
     fit=_fit_q5_1,
-    resident=DeviceLayout(floors="float16", sections=("fifth_bits", "pairs"), shaders=("fives", "affine")),
+    resident=DeviceLayout(ends=(0, 2), floors="float16", sections=("fifth_bits", "pairs"), shaders=("fives", "affine")),
 )

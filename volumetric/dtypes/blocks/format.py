@@ -61,6 +61,7 @@ class DeviceLayout:
     shaders : files in the shaders' ``block`` folder linked with the format's own file in ``dtype`` to read it
     nibbles_at : byte of a block at which low bits in the order of Q4_K start; None for other orders
     read : codes that GPU kernels read at a time, if 16 bytes hold the two low bits of 64 codes
+    ends : bytes of a block at which its step, and its floor, lie as float16; None: byte 0 is the exponent of the step
     """
 
     scales: ScaleKind = "float16"
@@ -69,6 +70,7 @@ class DeviceLayout:
     shaders: tuple[str, ...] = ()
     nibbles_at: int | None = None
     read: int = 32
+    ends: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -115,7 +115,7 @@ IQ4_NL = BlockFormat(
     split=_split_iq4_nl,
     join=_join_iq4_nl,
     fit=_fit_iq4_nl,
-    resident=DeviceLayout(sections=("steps",), shaders=("nibbles", "curve", "table", "signed")),
+    resident=DeviceLayout(ends=(0,), sections=("steps",), shaders=("nibbles", "curve", "table", "signed")),
 )
 IQ4_XS = BlockFormat(
     name="iq4_xs",
@@ -129,7 +129,7 @@ IQ4_XS = BlockFormat(
     join=_join_iq4_xs,
     fit=_fit_iq4_xs,
     resident=DeviceLayout(
-        scales="int8", sections=("scales_8", "steps"), shaders=("nibbles", "curve", "table", "signed")
+        ends=(0,), scales="int8", sections=("scales_8", "steps"), shaders=("nibbles", "curve", "table", "signed")
     ),
 )
 MXFP4 = BlockFormat(

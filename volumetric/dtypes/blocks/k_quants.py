@@ -195,7 +195,7 @@ Q2_K = _k_quant(
     split=_split_q2_k,
     join=_join_q2_k,
     fit=partial(_affine, top=3, group=16, small=15),
-    resident=DeviceLayout(scales="uint4", floors="uint4", sections=("scales_of_4", "pairs"), read=16),
+    resident=DeviceLayout(ends=(80, 82), scales="uint4", floors="uint4", sections=("scales_of_4", "pairs"), read=16),
 )
 Q3_K = _k_quant(
     name="q3_k",
@@ -207,7 +207,9 @@ Q3_K = _k_quant(
     split=_split_q3_k,
     join=_join_q3_k,
     fit=partial(_symmetric, top=4, small=32),
-    resident=DeviceLayout(scales="int8", sections=("third_bits", "scales_of_6", "steps"), shaders=("twos",)),
+    resident=DeviceLayout(
+        ends=(108,), scales="int8", sections=("third_bits", "scales_of_6", "steps"), shaders=("twos",)
+    ),
 )
 Q4_K = _k_quant(
     name="q4_k",
@@ -219,7 +221,12 @@ Q4_K = _k_quant(
     join=_join_q4_k,
     fit=partial(_affine, top=15, group=32, small=63),
     resident=DeviceLayout(
-        scales="int8", floors="uint8", sections=("six_bits",), shaders=("nibbles", "minima", "affine"), nibbles_at=16
+        ends=(0, 2),
+        scales="int8",
+        floors="uint8",
+        sections=("six_bits",),
+        shaders=("nibbles", "minima", "affine"),
+        nibbles_at=16,
     ),
 )
 Q5_K = _k_quant(
@@ -232,6 +239,7 @@ Q5_K = _k_quant(
     join=_join_q5_k,
     fit=partial(_affine, top=31, group=32, small=63),
     resident=DeviceLayout(
+        ends=(0, 2),
         scales="int8",
         floors="uint8",
         sections=("six_bits", "fifth_bits"),
@@ -249,5 +257,5 @@ Q6_K = _k_quant(
     split=_split_q6_k,
     join=_join_q6_k,
     fit=partial(_symmetric, top=32, small=128),
-    resident=DeviceLayout(scales="int8", sections=("two_bits", "scales_16", "steps")),
+    resident=DeviceLayout(ends=(208,), scales="int8", sections=("two_bits", "scales_16", "steps")),
 )

@@ -81,7 +81,7 @@ TQ1_0 = BlockFormat(
     split=_split_tq1_0,
     join=_join_tq1_0,
     fit=_fit,
-    resident=DeviceLayout(scales="head", sections=("steps",), shaders=("twos", "ternary", "signed")),
+    resident=DeviceLayout(ends=(52,), scales="head", sections=("steps",), shaders=("twos", "ternary", "signed")),
     calibrated=False,
 )
 TQ2_0 = BlockFormat(
@@ -95,6 +95,6 @@ TQ2_0 = BlockFormat(
     split=_split_tq2_0,
     join=_join_tq2_0,
     fit=_fit,
-    resident=DeviceLayout(scales="head", sections=("steps",), shaders=("twos", "ternary", "signed")),
+    resident=DeviceLayout(ends=(64,), scales="head", sections=("steps",), shaders=("twos", "ternary", "signed")),
     calibrated=False,
 )

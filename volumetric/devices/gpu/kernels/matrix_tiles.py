@@ -135,14 +135,17 @@ def halved_stride(k: int) -> int:
     return _ROW_UNIT * ceil_div(k, _ROW_UNIT)
 
 
-def halve_rows(shape: MatmulShape) -> Dispatch:
-    """Rows of x after the norm as halves, and what each must be multiplied by. Buffers: x, norm_params, halved, undo."""
+def halve_rows(shape: MatmulShape, *, times: int = 1) -> Dispatch:
+    """Rows of x after the norm as halves, and what each must be multiplied by; `times` rows for each row of the call.
+
+    Buffers: x, norm_params, halved, undo, ctl.
+    """
     names = ("K", "NORM", "EPS", "NORM_UNIT", "HAS_NORM_WEIGHT", "HAS_NORM_BIAS")
     constants = shape.constants()
     return Dispatch(
         kernel="halve_rows",
-        grid=WorkgroupGrid(x=1, rows_each=1),
-        constants={"WG": 256 if shape.k > 1024 else 128, "STRIDE": halved_stride(shape.k)}
+        grid=WorkgroupGrid(x=1, rows_each=1, times=times),
+        constants={"WG": 256 if shape.k > 1024 else 128, "STRIDE": halved_stride(shape.k), "TIMES": times}
         | {name: constants[name] for name in names},
     )
 

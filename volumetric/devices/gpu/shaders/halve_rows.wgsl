@@ -1,6 +1,6 @@
 // For each row of x, after its norm, halves for the matrix units: the row times a power of two with which its largest
 // element is near 2^14, and the power of two that undoes it. So no row overflows, and its small elements keep their digits.
-// Rows are padded with zeros to STRIDE halves. A row with infinity or NaN keeps them, and is not scaled.
+// There are TIMES rows of x for each row of the call. Rows are padded with zeros to STRIDE halves. A row with infinity or NaN keeps them, and is not scaled.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;            // (rows, K4)
 @group(0) @binding(1) var<storage, read_write> halved: array<vec2<u32>>;  // (rows, STRIDE / 4)
 @group(0) @binding(2) var<storage, read_write> undo: array<f32>;          // (rows)
@@ -12,6 +12,7 @@ const ROUNDS: u32 = (STRIDE / 4u + WG - 1u) / WG;
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let row = group.y;
+    if (row >= TIMES * ctl.rows) { return; }
     var mean = 0.0;
     var shift = 0.0;
     var factor = 1.0;
@@ -47,7 +48,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         up = bitcast<f32>(u32(127 - e) << 23u);
         down = bitcast<f32>(u32(127 + e) << 23u);
     }
-    if (lid == 0u && row < ctl.rows) { undo[row] = down; }
+    if (lid == 0u) { undo[row] = down; }
     for (var v = lid; v < STRIDE / 4u; v += WG) {
         let r = select(vec4<f32>(0.0), up * normed(row, min(v, K4 - 1u), mean, shift, factor), v < K4);
         halved[row * (STRIDE / 4u) + v] = vec2<u32>(pack2x16float(r.xy), pack2x16float(r.zw));

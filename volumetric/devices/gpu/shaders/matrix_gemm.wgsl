@@ -32,7 +32,7 @@ const PLANES: u32 = PIECE / 4u;
 const WX: u32 = BN / WN;                // subgroups along n
 const FM: u32 = WM / 16u;               // fragments of a subgroup
 const FN: u32 = WN / 16u;
-const PAIRS: u32 = FN / PARTS;
+const OUTS: u32 = FN / PARTS;          // fragments of outputs in a row of them
 const ONE_SLICE: u32 = BM / WM * WX;    // subgroups of a slice
 const K_EACH: u32 = BK / 16u / SLICES;  // fragments along k for each slice
 const TURNS: u32 = WG / LANES / STAGED; // STAGED subgroups write their sums at a time
@@ -149,7 +149,7 @@ fn main(
     //@unroll
     for (var i = 0u; i < FM; i++) {
         //@unroll
-        for (var j = 0u; j < PAIRS; j++) {
+        for (var j = 0u; j < OUTS; j++) {
             for (var turn = 0u; turn < TURNS; turn++) {
                 var v: array<vec4<f32>, PARTS * QUADS>;
                 //@unroll

@@ -1,5 +1,6 @@
-// The fragments of `matrix/tint` in the dialect of naga, which calls them cooperative matrices. Each index and stride is a
-// `let` of its own, as naga wants it.
+// The fragments of `matrix/tint` in the dialect of naga, which calls them cooperative matrices: A and B are the sides, C the
+// sums; `…T` loads and stores rows, the others columns, `stride` elements of the array apart. naga 29 and 30 emit an
+// expression for a stride too late, so each is a `let` or a parameter.
 alias Halves4 = vec4<f16>;
 alias Left = coop_mat16x16<f16, A>;
 alias Right = coop_mat16x16<f16, B>;
