@@ -179,7 +179,7 @@ def _tuning_of(
     """Tuning of a product if rows spread evenly over experts: batches, or tiles beyond a few rows of each."""
     pairs = frame.rows * mixture.slots
     each = ceil_div(pairs, mixture.count)
-    if meets_halves(r, matrix, each) and pairs <= r.caps.max_groups:
+    if meets_halves(r, matrix, shape, each) and pairs <= r.caps.max_groups:
         return matrix_tiles.choose_cut(shape, each, r.caps, matrices=mixture.count, may_split=False)
     if 4 * each <= matmul.most_batched(r.caps):
         return tune_batch(shape, shape.n * min(mixture.count, pairs), r.caps, power_of_two(2 * each))

@@ -254,7 +254,10 @@ class PageSet:
         return pages
 
     def _grow(self, missing: int) -> None:
-        """Replace the buffers by larger ones: twice as large, if that is possible and sufficient."""
+        """Replace the buffers by larger ones: twice what is needed, if that is possible.
+
+        A move waits for the GPU and binds all recordings anew, so it must not come again for the next tokens of a batch.
+        """
         count, context = len(self._uses), self._of.context
         if count + missing > self._most:
             rows = (self._most - 1) * PAGE
@@ -263,7 +266,7 @@ class PageSet:
                 "holds",
                 hint="close finished sequences, or open the model with a smaller context",
             )
-        larger = min(max(2 * count, count + missing), self._most)
+        larger = min(2 * (count + missing), self._most)
         try:
             buffers = self._allocate_buffers(larger)
         except DeviceError:

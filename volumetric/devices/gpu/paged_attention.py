@@ -190,7 +190,7 @@ def _reader_joins(r: RowRecorder, node: Node, frame: RecordingFrame) -> bool:
     if frame.singles != frame.rows or frame.rows > matmul.most_batched(r.caps) or r.caps.max_storage_buffers < 8:
         return False
     product, matrix = product_of(r, reader)
-    if meets_halves(r, matrix, frame.rows):
+    if meets_halves(r, matrix, product, frame.rows):
         return False
     tuning = r.cut_matvec(product, matrix.units, frame.rows)
     groups = matmul.matvec(product, r.caps, first=0, units=matrix.units, tuning=tuning).grid.x

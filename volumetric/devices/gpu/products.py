@@ -53,9 +53,10 @@ def shape_of(attrs: Mapping[str, Any], roles: Collection[str], matrix: ResidentM
 
 def linear(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     """A product of one or more matrices, including its fused operations."""
-    buffers = _operands(r, node, frame, product_of(r, node)[0])
+    shape, matrix = product_of(r, node)
+    buffers = _operands(r, node, frame, shape)
     predicate = row_predicate.NONE
-    halves = meets_halves(r, product_of(r, node)[1], frame.rows)
+    halves = meets_halves(r, matrix, shape, frame.rows)
     batched = not halves and frame.rows <= matmul.most_batched(r.caps)
     if node.predicate is not None and (batched or r.caps.max_storage_buffers >= row_predicate.MOST_BUFFERS):
         predicate = row_predicate.column(r.width(node.predicate.tensor), node.predicate.column)
@@ -126,10 +127,10 @@ def _record_matrix(
     return entries
 
 
-def meets_halves(r: RowRecorder, matrix: ResidentMatrix, rows: int) -> bool:
+def meets_halves(r: RowRecorder, matrix: ResidentMatrix, shape: MatmulShape, rows: int) -> bool:
     """Whether so many rows of x and these weights are multiplied as float16."""
     taken = matrix.fits_half and all(matrix_tiles.takes(shard.format) for shard in matrix.shards)
-    return r.halves and rows >= matrix_tiles.LEAST_ROWS and taken
+    return r.halves and taken and matrix_tiles.gains(shape, rows, r.caps)
 
 
 def halved_operand(

@@ -1,7 +1,8 @@
 // The product of `gemm` on matrix units: y[m, n] = cap(residual + apply(x[m, :] . W[n, :] + bias[n])), or
 // apply(gate) * up, of rows that `halve_rows` has normed and rounded.
 //
-// A workgroup computes BM x BN dot products in steps of BK; each of its subgroups WM x WN of them, in fragments of 16 x 16.
+// A workgroup computes BM x BN dot products in steps of BK; each of its subgroups WM x WN of them, in fragments of 16 x 16; or SLICES subgroups
+// together, which share the steps.
 // Both sides are halves in workgroup memory, k first; 8 more of them to a row spread the fragments over banks. The next
 // AHEAD tiles are fetched into registers, weights in their own format, before the present ones are used; with BUFFERS = 2
 // the next is stored beside the present one, which saves a barrier a step. A gated product
@@ -32,6 +33,8 @@ const WX: u32 = BN / WN;                // subgroups along n
 const FM: u32 = WM / 16u;               // fragments of a subgroup
 const FN: u32 = WN / 16u;
 const OUTS: u32 = FN / PARTS;          // fragments of outputs in a row of them
+const ONE_SLICE: u32 = BM / WM * WX;    // subgroups of a slice
+const K_EACH: u32 = BK / 16u / SLICES;  // fragments along k for each slice
 const TURNS: u32 = WG / LANES / STAGED; // STAGED subgroups write their sums at a time
 const QUADS: u32 = 64u / LANES;         // vectors of a fragment for each invocation
 
@@ -107,7 +110,8 @@ fn main(
     let m0 = share.first;
     if (m0 >= share.end || is_idle(m0, share.end)) { return; }
     let lane = lid % LANES;
-    let own = lid / LANES;
+    let slice = lid / LANES / ONE_SLICE;
+    let own = lid / LANES % ONE_SLICE;
     let a_at = own / WX * WM;
     let b_at = own % WX * WN;
     let first = group.z * CHUNK;
@@ -127,20 +131,20 @@ fn main(
             next = fetch(step + 1u, lid, share);
         }
         //@unroll
-        for (var k = 0u; k < BK / 16u; k++) {
+        for (var k = 0u; k < K_EACH; k++) {
             var left: array<Left, FM>;
             //@unroll
-            for (var i = 0u; i < FM; i++) { left[i] = load_left(base + (a_at + 16u * i) * S4 + 4u * k, S4); }
+            for (var i = 0u; i < FM; i++) { left[i] = load_left(base + (a_at + 16u * i) * S4 + 4u * (slice * K_EACH + k), S4); }
             //@unroll
             for (var j = 0u; j < FN; j++) {
-                let right = load_right(base + B_TILE + (b_at + 16u * j) * S4 + 4u * k, S4);
+                let right = load_right(base + B_TILE + (b_at + 16u * j) * S4 + 4u * (slice * K_EACH + k), S4);
                 //@unroll
                 for (var i = 0u; i < FM; i++) {
                     acc[i * FN + j] = multiply_add(left[i], right, acc[i * FN + j], lane);
                 }
             }
         }
-        if (BUFFERS == 2u) { base = TILE - base; } else { workgroupBarrier(); }
+        if (BUFFERS == 2u) { base = (step - first + 1u) % 2u * TILE; } else { workgroupBarrier(); }
     }
     //@unroll
     for (var i = 0u; i < FM; i++) {
@@ -150,16 +154,21 @@ fn main(
                 var v: array<vec4<f32>, PARTS * QUADS>;
                 //@unroll
                 for (var p = 0u; p < PARTS; p++) {
-                    if (own / STAGED == turn) { store_sums(acc[i * FN + j * PARTS + p], own % STAGED * 256u, lane); }
+                    let place = own + slice * ONE_SLICE;
+                    if (place / STAGED == turn) { store_sums(acc[i * FN + j * PARTS + p], place % STAGED * 256u, lane); }
                     workgroupBarrier();
                     //@unroll
                     for (var q = 0u; q < QUADS; q++) {
-                        let at = own % STAGED * 256u + 4u * (lane + q * LANES);
-                        v[p * QUADS + q] = vec4<f32>(staged[at], staged[at + 1u], staged[at + 2u], staged[at + 3u]);
+                        v[p * QUADS + q] = vec4<f32>(0.0);
+                        //@unroll
+                        for (var s = 0u; s < SLICES; s++) {
+                            let at = (own + s * ONE_SLICE) % STAGED * 256u + 4u * (lane + q * LANES);
+                            v[p * QUADS + q] += vec4<f32>(staged[at], staged[at + 1u], staged[at + 2u], staged[at + 3u]);
+                        }
                     }
                     workgroupBarrier();
                 }
-                if (own / STAGED == turn) {
+                if (own / STAGED == turn && slice == 0u) {
                     //@unroll
                     for (var q = 0u; q < QUADS; q++) {
                         let place = lane + q * LANES;
