@@ -89,8 +89,8 @@ EMULATED_TILE = MatrixTile(m=32, n=32, k=32, rows=16, columns=32)
 """Without matrix units: short straight-line code, because software adapters take seconds to compile more of it."""
 _LEAST_ROWS = 16
 _LEAST_WORK = 72_000_000
-"""Products, of one number by one, from which matrix units are worth a launch that rounds the rows: on an H200 64 rows of
-576 x 576 take 11 µs either way, 16 rows of 4096 x 4096 half of the time."""
+"""Products, of one number by one, from which matrix units are worth a launch that rounds the rows: on an H200 64 rows
+of 576 x 576 take 11 µs either way, 16 rows of 4096 x 4096 half of the time."""
 _MOST_SUMS = 64 * 64
 """Sums of a subgroup that fit its registers."""
 TUNED_ROWS = (16, 64, 512)
@@ -110,7 +110,7 @@ class MatrixCut:
 
 
 def gains(shape: MatmulShape, rows: int, caps: Caps) -> bool:
-    """Whether matrix units are faster than reading weights for a few rows at a time; emulated ones take all they can."""
+    """Whether matrix units beat reading weights for a few rows at a time; emulated ones take all they can."""
     if rows < _LEAST_ROWS:
         return False
     return not caps.matrix_units or rows > most_batched(caps) or rows * shape.k * shape.n * shape.parts >= _LEAST_WORK
