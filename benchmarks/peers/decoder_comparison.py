@@ -11,7 +11,7 @@ from typing import Any, Literal
 from benchmarks.known_shapes import MODELS, network, params
 from benchmarks.peers.comparison import Comparison, Measure, compare
 from benchmarks.workers import Worker
-from volumetric.base.errors import SpecError
+from volumetric.base.errors import DeviceError, SpecError
 from volumetric.bench import Case, measure
 from volumetric.dtypes import Scheme
 from volumetric.run.device import Device, RunOptions
@@ -30,8 +30,12 @@ class TorchDecoder(Worker):
     def __init__(self, python: Path, device: str, sizes: dict[str, Any]) -> None:
         missing = "pip install torch, or leave --peer-python out"
         super().__init__(python, "peers/torch_decoder_worker.py", device, name="PyTorch", missing=missing)
-        self.about: str = self.answer()["about"]
-        self.ask({"do": "open", **sizes})
+        try:
+            self.about: str = self.answer()["about"]
+            self.ask({"do": "open", **sizes})
+        except DeviceError:
+            self.close()
+            raise
 
     def prepare(self, *, sequences: int, rows: int, position: int, tokens: int, attention: str) -> Measure:
         """Return what times a step; it is valid until the next one is prepared."""

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
@@ -90,8 +91,19 @@ class LlamaServer:
         lines = [line.strip() for line in listed.stdout.splitlines() if "Vulkan" in line or "CUDA" in line]
         if not lines:
             last = (listed.stderr.strip() or listed.stdout.strip() or "nothing").splitlines()[-1]
-            raise DeviceError(f"{binary} sees no GPU and says: {last}", hint="its Vulkan loader needs a driver")
-        return "; ".join(lines)
+            raise DeviceError(f"{binary} sees no GPU and says: {last.strip()}", hint="its Vulkan loader needs a driver")
+        return "; ".join([*lines, *self._features(binary)])
+
+    def _features(self, binary: Path) -> list[str]:
+        """Return what its Vulkan library says of each GPU, such as its matrix units: the server's log leaves it out."""
+        library = next(iter(sorted(binary.resolve().parent.glob("libggml-vulkan.so*"))), None)
+        if library is None:
+            return []
+        ask = f"import ctypes; ctypes.CDLL({str(library)!r}).ggml_backend_vk_get_device_count()"
+        answer = subprocess.run(
+            [sys.executable, "-c", ask], capture_output=True, text=True, check=False, env=self._environment
+        )
+        return [line.partition(": ")[2] for line in answer.stderr.splitlines() if "matrix cores" in line]
 
     def _wait(self) -> None:
         until = time.monotonic() + START_SECONDS

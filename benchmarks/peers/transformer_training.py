@@ -15,7 +15,7 @@ from benchmarks.known_shapes import MODELS, Model, network
 from benchmarks.peers.comparison import Comparison, Measure, compare
 from benchmarks.workers import Worker
 from volumetric.base._typing import IntArray
-from volumetric.base.errors import SpecError
+from volumetric.base.errors import DeviceError, SpecError
 from volumetric.network import Network
 from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run.device import Device
@@ -36,10 +36,14 @@ class TorchTransformer(Worker):
     def __init__(self, python: Path, device: str, model: Model, arrays: Path, updates: int) -> None:
         missing = "pip install torch, or leave --peer-python out"
         super().__init__(python, "peers/torch_transformer_worker.py", device, name="PyTorch", missing=missing)
-        self.about: str = self.answer()["about"]
-        sizes = {"heads": model.heads, "kv_heads": model.kv_heads, "blocks": model.blocks}
-        self.ask({"arrays": str(arrays), "rate": RATE, "updates": updates, **sizes})
         self.loss: dict[str, float] = {}
+        sizes = {"heads": model.heads, "kv_heads": model.kv_heads, "blocks": model.blocks}
+        try:
+            self.about: str = self.answer()["about"]
+            self.ask({"arrays": str(arrays), "rate": RATE, "updates": updates, **sizes})
+        except DeviceError:
+            self.close()
+            raise
 
     def seconds(self, form: str) -> float:
         """Seconds of the next updates of a form."""
