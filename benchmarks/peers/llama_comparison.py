@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.peers.comparison import Comparison, Measure, compare
-from benchmarks.peers.llama_server import GPU, HOST, LlamaServer, random_prompts
+from benchmarks.peers.llama_server import GPU, HOST, LIBRARY, LlamaLibrary, LlamaServer, random_prompts
 from benchmarks.random_model import SYNTHETIC, VOCABULARY
 from benchmarks.workers import run_once
 from volumetric.bench import Case, measure
@@ -37,9 +38,14 @@ class LlamaSizes:
     clients: Sequence[int] = (16, 64)
 
     @property
+    def room(self) -> int:
+        """Tokens that a sequence has at most."""
+        return max(self.prompt, SHORT + self.tokens)
+
+    @property
     def context(self) -> int:
-        """Room of a sequence."""
-        return max(self.prompt, SHORT + self.tokens) + 64
+        """The same for engines that add a token to a prompt."""
+        return self.room + 64
 
 
 def write_models(directory: Path, models: Sequence[str]) -> list[Path]:
@@ -60,33 +66,32 @@ def write_models(directory: Path, models: Sequence[str]) -> list[Path]:
 
 def measure_llama(
     path: Path, device: Device, sizes: LlamaSizes, *, server: Path | None, rounds: int, options: RunOptions,
-    gpu_layers: int = 99,
 ) -> Iterator[Comparison]:  # fmt: skip
     """Yield the prompt, a single sequence and each number of clients of a file, which both engines keep open."""
     with ExitStack() as stack:
-        peer = None
+        peer = library = None
         if server is not None:
             slots = max([1, *sizes.clients])
-            peer = LlamaServer(server, path, slots=slots, context=sizes.context, gpu_layers=gpu_layers)
-            stack.enter_context(peer)
+            peer = stack.enter_context(LlamaServer(server, path, slots=slots, context=sizes.context))
+            library = stack.enter_context(LlamaLibrary(server, path, slots=slots, context=sizes.room))
             print(f"{path.name}: {peer.about}", flush=True)
         loaded = open_model(path)
         executable = device.compile(lower(loaded.network), loaded.params, options)
         stack.callback(executable.close)
         long = random_prompts(VOCABULARY, 1, sizes.prompt)[0]
-        forms: dict[str, Measure] = {} if peer is None else {"": lambda: peer.prompt_rate(long)}
+        forms: dict[str, Measure] = {}
+        if peer is not None and library is not None:
+            forms = {LIBRARY: lambda: library.prompt_rate(long), "server": lambda: peer.prompt_rate(long)}
         case = Case(prompt=sizes.prompt)
         yield compare(f"{path.stem} prompt {sizes.prompt}", "tok/s", _rate(executable, case), forms, rounds)
         for count in (1, *sizes.clients):
             prompts = random_prompts(VOCABULARY, count, SHORT)
-            forms = {} if peer is None else {form: _decoding(peer, prompts, sizes.tokens, form) for form in (GPU, HOST)}
+            if peer is not None and library is not None:
+                forms = {form: partial(peer.decode_rate, prompts, sizes.tokens, form) for form in (GPU, HOST)}
+                forms[LIBRARY] = partial(library.decode_rate, prompts, sizes.tokens)
             case = Case(generate=sizes.tokens, depth=SHORT, batch=count)
             yield compare(f"{path.stem} decode × {count}", "tok/s", _rate(executable, case), forms, rounds)
 
 
 def _rate(executable: Executable, case: Case) -> Measure:
     return lambda: measure(executable, VOCABULARY, case, 1)[0]
-
-
-def _decoding(peer: LlamaServer, prompts: Sequence[Sequence[int]], tokens: int, form: str) -> Measure:
-    return lambda: peer.decode_rate(prompts, tokens, form)

