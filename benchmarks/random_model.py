@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from benchmarks.arguments import argument_parser
 from benchmarks.known_shapes import params as random_bits
-from benchmarks.synthetic_tokenizer import synthetic_tokenizer
-from volumetric.dtypes import Packed, Scheme, encode
+from benchmarks.synthetic_tokenizer import byte_ids, synthetic_tokenizer
+from volumetric.dtypes import Packed, Scheme, encode, scaled_rows
 from volumetric.layers import ParamSpec
 from volumetric.loaders import LoadedModel, archs, open_model
 from volumetric.loaders.generation_config import GenerationDefaults
@@ -136,6 +136,21 @@ def with_bits(model: LoadedModel) -> LoadedModel:
     return dataclasses.replace(model, params=Params(stores))
 
 
+def printable(model: LoadedModel) -> LoadedModel:
+    """Return the model with the logits of single bytes at 0, so that answers are ASCII.
+
+    llama.cpp's server answers what is not UTF-8 with an error.
+    """
+    bytes_at = byte_ids(VOCABULARY)
+    factors = ((bytes_at.start, 1.0), (len(bytes_at), 0.0), (VOCABULARY - bytes_at.stop, 1.0))
+
+    def silenced(store: WeightStore) -> WeightStore:
+        return WeightStore(store.shape, store.scheme, lambda: scaled_rows(store.packed(), factors))
+
+    stores = {key: silenced(store) if store.shape[0] == VOCABULARY else store for key, store in model.params.items()}
+    return dataclasses.replace(model, params=Params(stores))
+
+
 def timed(action: Callable[[], None]) -> float:
     """Seconds that `action` takes."""
     start = time.perf_counter()
@@ -158,6 +173,7 @@ def main() -> None:
     else:
         model = random_model(open_model(args.tokenizer), args.shape, args.dtype, seed=args.seed)
     model = with_bits(model) if args.bits else model
+    model = printable(model) if args.tokenizer == SYNTHETIC else model
     seconds = timed(lambda: save_gguf(args.out, model))
     print(f"{args.out}: {args.out.stat().st_size / 1e6:.0f} MB in {seconds:.0f} s")
 

@@ -13,14 +13,21 @@ if TYPE_CHECKING:
     import tokenizers
 
 END = "<|endoftext|>"
+PRINTABLE = 94
+"""Bytes of ASCII that byte-level vocabularies write as themselves."""
+
+
+def byte_ids(vocabulary: int) -> range:
+    """Return the ids of single bytes that are no printable ASCII: a model that says them may say what is no UTF-8."""
+    start = (vocabulary - 1 - (256 - PRINTABLE)) // 2
+    return range(start, start + 256 - PRINTABLE)
 
 
 def synthetic_tokenizer(vocabulary: int) -> Tokenizer:
     """Return a tokenizer of `vocabulary` tokens, the last of which ends a text.
 
-    Pairs and triples of printable ASCII characters merge, in their order. The first and the last tokens are such
-    characters, pairs or triples, and all other bytes are in the middle: of rows with equal logits an engine takes the
-    first or the last, and llama.cpp's server refuses answers that are not UTF-8.
+    Pairs and triples of printable ASCII characters merge, in their order. The other bytes are tokens side by side, see
+    `byte_ids`.
     """
     state = json.loads(byte_tokenizer_json())
     symbols = list(state["model"]["vocab"])
@@ -30,8 +37,8 @@ def synthetic_tokenizer(vocabulary: int) -> Tokenizer:
     room = vocabulary - len(symbols) - 1
     merges = [*pairs[:room], *islice(triples, max(room - len(pairs), 0))]
     tokens = [*printable, *("".join(pair) for pair in merges)]
-    middle = len(tokens) // 2
-    tokens[middle:middle] = [symbol for symbol in symbols if not symbol.isascii()]
+    start = byte_ids(vocabulary).start
+    tokens[start:start] = [symbol for symbol in symbols if not symbol.isascii()]
     state["model"] |= {"vocab": {token: id for id, token in enumerate(tokens)}, "merges": [list(one) for one in merges]}
     state["pre_tokenizer"] |= {"use_regex": True}  # GPT-2's, which has a name in GGUF files
     id = len(tokens)

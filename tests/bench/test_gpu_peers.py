@@ -16,8 +16,8 @@ from benchmarks.peers.encoder_comparison import measure_encoder
 from benchmarks.peers.llama_server import LlamaLibrary, LlamaServer, random_prompts, rate_of_slots
 from benchmarks.peers.random_encoder import MINILM
 from benchmarks.peers.transformer_training import SUCCESSORS, chained_tokens, measure_transformer
-from benchmarks.random_model import VOCABULARY, random_text_model, with_bits
-from benchmarks.synthetic_tokenizer import END, synthetic_tokenizer
+from benchmarks.random_model import VOCABULARY, printable, random_text_model, with_bits
+from benchmarks.synthetic_tokenizer import END, byte_ids, synthetic_tokenizer
 from tests.bench.test_training_suite import ROW
 from tests.devices import device
 from volumetric.base.errors import DeviceError, SpecError
@@ -51,7 +51,7 @@ def test_the_faster_form_of_a_peer_counts_and_the_first_round_does_not() -> None
 
 def test_the_synthetic_tokenizer_encodes_any_text_and_survives_a_file(tmp_path) -> None:
     model = random_text_model("tiny", "int4:g32", vocabulary=VOCABULARY)
-    model = with_bits(replace(model, tokenizer=synthetic_tokenizer(VOCABULARY)))
+    model = printable(with_bits(replace(model, tokenizer=synthetic_tokenizer(VOCABULARY))))
     save_gguf(tmp_path / "tiny.gguf", model)
     opened = open_model(tmp_path / "tiny.gguf")
     text = "Hello, world: größer 𝔸\n\x00!"
@@ -62,12 +62,16 @@ def test_the_synthetic_tokenizer_encodes_any_text_and_survives_a_file(tmp_path) 
         assert tokenizer.decode(ids) == text
         assert len(ids) < len(text.encode())
         assert tokenizer.token(VOCABULARY - 1) == END
-        assert all((tokenizer.token(i) or "é").isascii() for i in (*range(128), *range(VOCABULARY - 128, VOCABULARY)))
+        assert {i for i in range(VOCABULARY) if not (tokenizer.token(i) or "é").isascii()} == {*byte_ids(VOCABULARY)}
     assert opened.generation.eos_ids == (VOCABULARY - 1,)
     stored = {key: store.scheme for key, store in model.params.items()}
     assert {key: store.scheme for key, store in opened.params.items()} == stored
     assert {"int4:g32", "float32"} <= {str(scheme) for scheme in stored.values()}
-    assert all(np.isfinite(store.values()).all() and store.values().any() for store in opened.params.values())
+    assert all(np.isfinite(store.values()).all() for store in opened.params.values())
+    heads = [store.values() for store in opened.params.values() if store.shape[0] == VOCABULARY]
+    assert len(heads) == 2
+    assert all(not head[byte_ids(VOCABULARY)].any() for head in heads)
+    assert all(head[: byte_ids(VOCABULARY).start].any(1).all() for head in heads)
 
 
 def test_llama_runs_without_a_peer_and_keeps_its_files(tmp_path, capsys) -> None:
