@@ -115,7 +115,8 @@ class LlamaServer:
                     return
             except (urllib.error.URLError, TimeoutError):  # 503 as long as it loads
                 time.sleep(0.1)
-        raise DeviceError(f"llama-server did not start: {self.last_line()}", hint=INSTALL)
+        why = "did not start" if self._process.poll() is not None else f"was not ready after {START_SECONDS:.0f} s"
+        raise DeviceError(f"llama-server {why}: {self.last_line()}", hint=INSTALL)
 
     def last_line(self) -> str:
         """Return what it says last."""
