@@ -17,6 +17,8 @@ from volumetric.devices.gpu.kernels.weight_formats import FORMATS, WeightFormat
 _PADDING = 8
 """Halves by which a row of a tile is longer, so that fragments spread over banks."""
 _FRAGMENT_BYTES = 1024
+_SUMS_PADDING = 4
+"""Numbers by which a row of staged sums is longer."""
 _ROW_UNIT = 128
 """Rows of x are padded to a multiple of so many halves, the longest step of a tile."""
 
@@ -51,11 +53,13 @@ class MatrixTile:
         """Invocations."""
         return MATRIX_LANES * self.subgroups
 
-    def staged(self, max_shared: int) -> int:
-        """Subgroups, a power of two, that write their sums to workgroup memory at a time; 0: there is not enough."""
-        room = (max_shared - self.tile_bytes) // _FRAGMENT_BYTES
-        count = min(self.subgroups, 1 << room.bit_length() - 1) if room > 0 else 0
-        return count if self.slices == 1 or count == self.subgroups else 0
+    def staged(self, max_shared: int) -> int | None:
+        """Subgroups, a power of two, that write their sums to workgroup memory at a time; 0: all; None: none fits."""
+        room = max_shared - self.tile_bytes
+        if 4 * self.slices * self.m * (self.n + _SUMS_PADDING) <= room:
+            return 0
+        fragments = room // _FRAGMENT_BYTES
+        return min(self.subgroups, 1 << fragments.bit_length() - 1) if fragments > 0 and self.slices == 1 else None
 
     @property
     def tile_bytes(self) -> int:
@@ -65,7 +69,7 @@ class MatrixTile:
 
 TILES = (
     MatrixTile(m=128, n=128, k=64, rows=32, columns=32),
-    MatrixTile(m=64, n=64, k=128, rows=16, columns=32),
+    MatrixTile(m=64, n=64, k=64, rows=16, columns=32),
     MatrixTile(m=32, n=64, k=128, rows=16, columns=32),
     MatrixTile(m=16, n=64, k=128, rows=16, columns=32),
 )
@@ -78,7 +82,8 @@ _MORE_TILES = (
     MatrixTile(m=128, n=128, k=32, rows=32, columns=64),
     MatrixTile(m=64, n=128, k=64, rows=32, columns=32),
     MatrixTile(m=64, n=64, k=64, rows=32, columns=32),
-    MatrixTile(m=64, n=64, k=128, rows=32, columns=32, slices=2),
+    MatrixTile(m=64, n=64, k=128, rows=16, columns=32),
+    MatrixTile(m=64, n=32, k=128, rows=32, columns=32, slices=4),
     MatrixTile(m=32, n=64, k=64, rows=16, columns=32, ahead=2),
     MatrixTile(m=16, n=64, k=64, rows=16, columns=32),
     MatrixTile(m=16, n=64, k=128, rows=16, columns=32, ahead=2),
@@ -157,7 +162,7 @@ def is_legal(tile: MatrixTile, caps: Caps) -> bool:
     sizes = min(tile.m, tile.n, tile.k, tile.rows, tile.columns, tile.slices) > 0
     few = tile.ahead in (1, 2) and tile.buffers in (1, 2) and tile.rows * tile.columns <= _MOST_SUMS
     return (
-        sizes and few and not any(fields) and tile.workgroup <= caps.max_workgroup and tile.staged(caps.max_shared) > 0
+        sizes and few and not any(fields) and tile.workgroup <= caps.max_workgroup and tile.staged(caps.max_shared) is not None
     )
 
 
