@@ -15,6 +15,7 @@ from volumetric.devices.gpu.command_list import recording
 from volumetric.devices.gpu.gpu_commands import Command, CopyCommand, Executor, PassCommand
 from volumetric.devices.gpu.gpu_context import BufferSlice, GpuContext
 from volumetric.devices.gpu.graph.encode_graph import record_graph, rewrite_for_gpu
+from volumetric.devices.gpu.graph.gpu_series import GpuSeries, SeriesParts
 from volumetric.devices.gpu.graph.input_upload import InputUpload
 from volumetric.devices.gpu.graph.packed_tensors import read_packed
 from volumetric.devices.gpu.graph.store import GpuStore
@@ -22,7 +23,9 @@ from volumetric.devices.gpu.kernels.dispatch import ONE_ROW
 from volumetric.devices.gpu.owned_buffers import OwnedBuffers
 from volumetric.devices.gpu.profile import call_times
 from volumetric.graph.id_ranges import id_bounds
+from volumetric.graph.liveness import view_roots
 from volumetric.graph.ops import Graph
+from volumetric.graph.run_series import Carry, PickedRows, SeriesInput, run_one_by_one
 from volumetric.run.step_times import StepTime
 
 if TYPE_CHECKING:
@@ -57,11 +60,13 @@ class GpuProgram:
         buffer_names |= {i: f"constant {at}" for at, i in enumerate(graph.constants)}
         keyed = {i: f"key {tensor.key}" for i, tensor in enumerate(graph.tensors) if tensor.key is not None}
         slots = BufferNames("scratch", context.caps.max_binding)
-        entries, names = record_graph(graph, keyed | buffer_names, slots, context.caps)
+        results = _own_results(graph, keyed | buffer_names, slots)
+        entries, names = record_graph(graph, keyed | buffer_names | results, slots, context.caps)
         self._own = OwnedBuffers(context)
         self._next_run = _NextRun(executor)
+        self._series: dict[tuple[object, ...], GpuSeries] = {}
         # Programs are often dropped without `close`; their buffers must not count as in use until a garbage collection.
-        self._release = weakref.finalize(self, _release_run, self._own, self._next_run)
+        self._release = weakref.finalize(self, _release_run, self._own, self._next_run, self._series)
         try:
             self._own.make_all(slots.sizes)
             self._inputs = InputUpload(context, self._own, [graph.tensors[i] for i in graph.inputs])
@@ -73,6 +78,17 @@ class GpuProgram:
             self.recording: GpuRecording = recording(entries, buffers)
             self.calls: list[BoundDispatch] = context.bind_all(entries, buffers)
             self._commands = self._run_commands({i: buffers[names[i]] for i in graph.outputs})
+            self._parts: SeriesParts | None = None
+            if graph.outputs and all(names[i] in results.values() for i in graph.outputs):
+                self._parts = SeriesParts(
+                    context=context,
+                    executor=executor,
+                    entries=entries,
+                    calls=self.calls,
+                    buffers=buffers,
+                    inputs=[(graph.tensors[i], buffer_names[i]) for i in graph.inputs],
+                    outputs=[(graph.tensors[i], names[i]) for i in graph.outputs],
+                )
         except Exception:
             self.close()
             raise
@@ -80,7 +96,7 @@ class GpuProgram:
     @property
     def scratch_bytes(self) -> int:
         """GPU memory of inputs, constants, scratch and outputs."""
-        return self._own.nbytes
+        return self._own.nbytes + sum(series.nbytes for series in self._series.values())
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Upload the inputs, run all nodes, and return the graph's outputs; without outputs, it does not wait.
@@ -100,6 +116,34 @@ class GpuProgram:
             # Every run has the same commands: those of the next one are recorded while the GPU executes these.
             self._next_run.begun = self._executor.record(self._commands)
             return self._read(number)
+
+    def run_series(self, runs: Sequence[Sequence[SeriesInput]], carry: Carry | None = None) -> list[list[Array]]:
+        """Do several runs in as few submissions as fit; see `volumetric.graph.run_series.run_series`.
+
+        Raises
+        ------
+        ShapeError : an input has another shape or kind of number, or an id is out of range; nothing has run then
+        DeviceError : the GPU failed
+        """
+        if self._parts is None or not self.graph.inputs:
+            return run_one_by_one(self, runs, carry)
+        tables = [one.array if isinstance(one, PickedRows) else None for one in runs[0]]
+        picked = [table is not None for table in tables]
+        checked = [self._check_series_inputs(inputs, tables) for inputs in runs]
+        with self._store.lock:
+            resident = {at: self._store.resident(table) for at, table in enumerate(tables) if table is not None}
+            most = GpuSeries.capacity(self._parts, len(runs))
+            key = (tuple(picked), carry, most)
+            series = self._series.get(key)
+            if series is None:
+                series = self._series[key] = GpuSeries(self._parts, picked, carry, most)
+            results: list[list[Array]] = []
+            for start in range(0, len(checked), most):
+                part = checked[start : start + most]
+                if carry is not None and results:
+                    part[0][carry.input] = results[-1][carry.output]
+                results += series.read(len(part), series.send(part, resident))
+            return results
 
     def submit(self, inputs: Sequence[Array]) -> None:
         """Upload the inputs and start a run, without waiting for it."""
@@ -151,11 +195,15 @@ class GpuProgram:
         return commands
 
     def _check_inputs(self, inputs: Sequence[Array]) -> list[Array]:
+        """Return the inputs as their tensors have them; None stays None."""
         graph = self.graph
         if len(inputs) != len(graph.inputs):
             raise ShapeError(f"the graph takes {len(graph.inputs)} inputs, got {len(inputs)}")
         arrays = []
         for i, value in zip(graph.inputs, inputs, strict=True):
+            if value is None:
+                arrays.append(value)
+                continue
             tensor = graph.tensors[i]
             kind = np.integer if tensor.dtype == "int32" else np.floating
             if value.shape != tensor.shape or not np.issubdtype(value.dtype, kind):
@@ -166,6 +214,31 @@ class GpuProgram:
             self._check_ids(i, value)
             arrays.append(np.ascontiguousarray(value, np.dtype(tensor.dtype)))
         return arrays
+
+    def _check_series_inputs(self, inputs: Sequence[SeriesInput], tables: Sequence[Array | None]) -> list[SeriesInput]:
+        """Check the inputs of a run of a series; ids and rows that are picked are checked as arrays are."""
+        own = [one.array if isinstance(one, PickedRows) else None for one in inputs]
+        if len(own) != len(tables) or any(a is not b for a, b in zip(own, tables, strict=True)):
+            raise ShapeError("all runs of a series pick rows of the same arrays for the same inputs")
+        arrays: list[Any] = []
+        for i, value in zip(self.graph.inputs, inputs, strict=True):
+            tensor = self.graph.tensors[i]
+            if isinstance(value, PickedRows):
+                array, ids = value.array, value.ids
+                if (len(ids), *array.shape[1:]) != tensor.shape or array.dtype != tensor.dtype:
+                    raise ShapeError(
+                        f"{tensor.name}: expected {tensor.dtype} of shape {list(tensor.shape)}, got {len(ids)} rows of "
+                        f"{array.dtype} of shape {list(array.shape)}"
+                    )
+                if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < len(array):
+                    raise ShapeError(f"{tensor.name}: a row is outside of 0 … {len(array) - 1}")
+                if i in self._bounds:
+                    self._check_ids(i, value.rows())
+                arrays.append(None)
+            else:
+                arrays.append(value)
+        plain = iter(self._check_inputs(arrays))
+        return [one if isinstance(one, PickedRows) else checked for one, checked in zip(inputs, plain, strict=True)]
 
     def _check_ids(self, i: int, value: Array) -> None:
         for bound in self._bounds.get(i, ()):
@@ -198,7 +271,21 @@ class _NextRun:
         self.begun: Any = None
 
 
-def _release_run(own: OwnedBuffers, pending: _NextRun) -> None:
+def _own_results(graph: Graph, named: Mapping[int, str], slots: BufferNames) -> dict[int, str]:
+    """Return a buffer for each output that a node computes and that has none: nothing else is ever in it."""
+    roots = view_roots(graph)
+    computed = {i for node in graph.nodes for i in node.outputs}
+    own = dict.fromkeys(roots[i] for i in graph.outputs)
+    return {
+        i: slots.new(4 * graph.tensors[i].size, graph.tensors[i].name)
+        for i in own
+        if i not in named and i in computed and graph.tensors[i].key is None
+    }
+
+
+def _release_run(own: OwnedBuffers, pending: _NextRun, series: dict[tuple[object, ...], GpuSeries]) -> None:
+    while series:
+        series.popitem()[1].close()
     if pending.begun is not None:
         pending.executor.discard(pending.begun)
         pending.begun = None
