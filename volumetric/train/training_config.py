@@ -58,9 +58,9 @@ class TrainConfig:
     keep_checkpoints : number of newest checkpoints to keep
     steps_per_submission : updates that are submitted to the device together, at most; their losses are read, and
         reported in order, when all are done. The result has the same bits. None: as many as take about 20 ms, for
-        arrays in memory; one with `stop` or observers. Never more than up to the end of the epoch, a checkpoint or
-        `max_steps`. Some updates are always submitted alone: those of several batches, of clocked networks and of
-        windows that continue each other
+        arrays in memory; one with `stop` or observers. Never more than up to a checkpoint, `max_steps`, or the end of
+        an epoch after which validation data, accuracy or `metric` need the weights. Some updates are always submitted
+        alone: those of several batches, of clocked networks and of windows that continue each other
     """
 
     loss: AnyLoss = field(default_factory=MSE)

@@ -58,9 +58,17 @@ class TrainingLoop:
     description: dict[str, Any] = field(default_factory=dict)
     saved: tuple[int, int, int] | None = None
     pace: SubmissionPace = field(default_factory=SubmissionPace)
+    picked: ArrayData | None = None
+    """The data, if the learner takes its batches as indices."""
+    crosses: bool = False
+    """Whether updates of two epochs may be submitted together: nothing but a report happens between them."""
 
     def __post_init__(self) -> None:
-        """Describe the run, if checkpoints are written."""
+        """Describe the run, if checkpoints are written, and find out how its batches are passed."""
+        if isinstance(self.learner, SeriesLearner) and isinstance(training := self._training, ArrayData):
+            self.picked = training
+            looks = self.validation, self.metric, self.store
+            self.crosses = self.config.accumulate == 1 and not self.config.accuracy and looks == (None, None, None)
         if self.store is not None:
             self.description = describe_run(self.network, self.initial_params, self.config, self.data, self.validation)
 
@@ -109,7 +117,12 @@ class TrainingLoop:
         return self.data
 
     def _epoch(self) -> str | None:
-        """Train to the end of the epoch, or to `max_steps`; return the reason to stop, if any."""
+        """Train to the end of the epoch, of the run if submissions cross epochs, or to `max_steps`.
+
+        Returns
+        -------
+        The reason to stop, if any.
+        """
         config, groups, waiting = self.config, self._groups(), list[list[AnySamples]]()
         while True:
             waiting += itertools.islice(groups, max(self._steps_together() - len(waiting), 0))
@@ -127,11 +140,15 @@ class TrainingLoop:
         return self._reason()
 
     def _groups(self) -> Iterator[list[AnySamples]]:
-        """Yield the batches of the updates of the rest of the epoch."""
-        progress, training = self.progress, self._training
-        if isinstance(training, ArrayData) and isinstance(self.learner, SeriesLearner):
-            return in_groups(picked_batches(training, progress.epoch, progress.batch), self.config.accumulate)
-        return in_groups(training.batches(progress.epoch, progress.batch), self.config.accumulate)
+        """Yield the batches of the updates of the rest of the epoch, and of the next ones if submissions cross it."""
+        progress, data, config = self.progress, self.picked, self.config
+        if data is None:
+            return in_groups(self._training.batches(progress.epoch, progress.batch), config.accumulate)
+        rest = picked_batches(data, progress.epoch, progress.batch)
+        if self.crosses:
+            later = range(progress.epoch + 1, config.epochs)
+            rest = itertools.chain(rest, itertools.chain.from_iterable(picked_batches(data, epoch) for epoch in later))
+        return in_groups(rest, config.accumulate)
 
     def _steps_together(self) -> int:
         """Return how many updates are submitted together now: checkpoints and the end of the run come after them."""
@@ -140,7 +157,7 @@ class TrainingLoop:
             return 1
         chosen = config.steps_per_submission
         if chosen is None:
-            chosen = 1 if self.stops_between or not isinstance(self._training, ArrayData) else self.pace.steps
+            chosen = 1 if self.stops_between or self.picked is None else self.pace.steps
         if config.checkpoint_every is not None:
             chosen = min(chosen, config.checkpoint_every - self.step % config.checkpoint_every)
         return chosen if config.max_steps is None else max(1, min(chosen, config.max_steps - self.step))
@@ -157,6 +174,9 @@ class TrainingLoop:
         self.pace.record(seconds)
         for batches, report, rate in zip(waiting, reports, rates, strict=False):
             self._record(batches, report, rate, seconds)
+            ended = self.crosses and self.picked is not None and self.progress.batch == self.picked.batches_per_epoch
+            if ended and self.progress.epoch + 1 < config.epochs:
+                self._end_epoch()  # the last one ends with the data
         return len(reports)
 
     def _record(self, batches: list[AnySamples], report: StepReport, rate: float, seconds: float) -> None:
