@@ -109,7 +109,8 @@ def test_submissions_cross_epochs_unless_somebody_looks_at_the_weights(submitted
     assert_alike("gpu", together=4, data=few, epochs=10, max_steps=7)
     assert submitted == [4, 3]
     submitted.clear()
-    for looking in ({"validation": 0.2}, {"metric": lambda params: 0.0}):
+    lookers: list[dict[str, Any]] = [{"validation": 0.2}, {"metric": lambda params: 0.0}]
+    for looking in lookers:
         config = TrainConfig(epochs=2, steps_per_submission=8)
         result = train(ROWS, initialise(ROWS, seed=1), waves(40, 8), config, device=device("gpu"), **looking)
         assert len(result.history) == 2

@@ -15,7 +15,7 @@ from volumetric.devices.gpu.command_list import recording
 from volumetric.devices.gpu.gpu_commands import Command, CopyCommand, Executor, PassCommand
 from volumetric.devices.gpu.gpu_context import BufferSlice, GpuContext
 from volumetric.devices.gpu.graph.encode_graph import record_graph, rewrite_for_gpu
-from volumetric.devices.gpu.graph.gpu_series import GpuSeries, SeriesParts
+from volumetric.devices.gpu.graph.gpu_series import GpuSeries, SeriesColumn, SeriesParts
 from volumetric.devices.gpu.graph.input_upload import InputUpload
 from volumetric.devices.gpu.graph.packed_tensors import read_packed
 from volumetric.devices.gpu.graph.store import GpuStore
@@ -127,22 +127,22 @@ class GpuProgram:
         """
         if self._parts is None or not self.graph.inputs:
             return run_one_by_one(self, runs, carry)
-        tables = [one.array if isinstance(one, PickedRows) else None for one in runs[0]]
-        picked = [table is not None for table in tables]
-        checked = [self._check_series_inputs(inputs, tables) for inputs in runs]
+        by_input = zip(self.graph.inputs, self._by_input(runs), strict=True)
+        columns = [self._check_column(i, values) for i, values in by_input]
         with self._store.lock:
-            resident = {at: self._store.resident(table) for at, table in enumerate(tables) if table is not None}
+            resident = {at: self._store.resident(one.table) for at, one in enumerate(columns) if one.table is not None}
             most = GpuSeries.capacity(self._parts, len(runs))
-            key = (tuple(picked), carry, most)
+            key = (tuple(one.table is not None for one in columns), carry, most)
             series = self._series.get(key)
             if series is None:
-                series = self._series[key] = GpuSeries(self._parts, picked, carry, most)
+                series = self._series[key] = GpuSeries(self._parts, key[0], carry, most)
             results: list[list[Array]] = []
-            for start in range(0, len(checked), most):
-                part = checked[start : start + most]
+            for start in range(0, len(runs), most):
+                part = [one.runs(start, min(start + most, len(runs))) for one in columns]
                 if carry is not None and results:
-                    part[0][carry.input] = results[-1][carry.output]
-                results += series.read(len(part), series.send(part, resident))
+                    part[carry.input].values[0] = results[-1][carry.output]
+                count = len(part[0].values)
+                results += series.read(count, series.send(part, resident))
             return results
 
     def submit(self, inputs: Sequence[Array]) -> None:
@@ -195,15 +195,11 @@ class GpuProgram:
         return commands
 
     def _check_inputs(self, inputs: Sequence[Array]) -> list[Array]:
-        """Return the inputs as their tensors have them; None stays None."""
         graph = self.graph
         if len(inputs) != len(graph.inputs):
             raise ShapeError(f"the graph takes {len(graph.inputs)} inputs, got {len(inputs)}")
         arrays = []
         for i, value in zip(graph.inputs, inputs, strict=True):
-            if value is None:
-                arrays.append(value)
-                continue
             tensor = graph.tensors[i]
             kind = np.integer if tensor.dtype == "int32" else np.floating
             if value.shape != tensor.shape or not np.issubdtype(value.dtype, kind):
@@ -215,30 +211,38 @@ class GpuProgram:
             arrays.append(np.ascontiguousarray(value, np.dtype(tensor.dtype)))
         return arrays
 
-    def _check_series_inputs(self, inputs: Sequence[SeriesInput], tables: Sequence[Array | None]) -> list[SeriesInput]:
-        """Check the inputs of a run of a series; ids and rows that are picked are checked as arrays are."""
-        own = [one.array if isinstance(one, PickedRows) else None for one in inputs]
-        if len(own) != len(tables) or any(a is not b for a, b in zip(own, tables, strict=True)):
-            raise ShapeError("all runs of a series pick rows of the same arrays for the same inputs")
-        arrays: list[Any] = []
-        for i, value in zip(self.graph.inputs, inputs, strict=True):
-            tensor = self.graph.tensors[i]
-            if isinstance(value, PickedRows):
-                array, ids = value.array, value.ids
-                if (len(ids), *array.shape[1:]) != tensor.shape or array.dtype != tensor.dtype:
-                    raise ShapeError(
-                        f"{tensor.name}: expected {tensor.dtype} of shape {list(tensor.shape)}, got {len(ids)} rows of "
-                        f"{array.dtype} of shape {list(array.shape)}"
-                    )
-                if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < len(array):
-                    raise ShapeError(f"{tensor.name}: a row is outside of 0 … {len(array) - 1}")
-                if i in self._bounds:
-                    self._check_ids(i, value.rows())
-                arrays.append(None)
-            else:
-                arrays.append(value)
-        plain = iter(self._check_inputs(arrays))
-        return [one if isinstance(one, PickedRows) else checked for one, checked in zip(inputs, plain, strict=True)]
+    def _by_input(self, runs: Sequence[Sequence[SeriesInput]]) -> list[tuple[SeriesInput, ...]]:
+        """Return the values of each input in all runs."""
+        wrong = next((inputs for inputs in runs if len(inputs) != len(self.graph.inputs)), None)
+        if wrong is not None:
+            raise ShapeError(f"the graph takes {len(self.graph.inputs)} inputs, got {len(wrong)}")
+        return list(zip(*runs, strict=True))
+
+    def _check_column(self, i: int, values: Sequence[SeriesInput]) -> SeriesColumn:
+        """Check the values of an input in all runs of a series, and put them side by side."""
+        tensor = self.graph.tensors[i]
+        picks = [value for value in values if isinstance(value, PickedRows)]
+        arrays = [value for value in values if not isinstance(value, PickedRows)]
+        table = picks[0].array if picks else None
+        if (picks and arrays) or any(value.array is not table for value in picks):
+            raise ShapeError(f"{tensor.name}: all runs of a series pick rows of the same array, or none does")
+        forms = {(len(one.ids), *one.array.shape[1:]) for one in picks} | {one.shape for one in arrays}
+        dtypes = {value.array.dtype for value in picks[:1]} | {one.dtype for one in arrays}
+        kind = np.integer if tensor.dtype == "int32" else np.floating
+        if forms != {tensor.shape} or not all(np.issubdtype(dtype, kind) for dtype in dtypes):
+            raise ShapeError(
+                f"{tensor.name}: expected {tensor.dtype} of shape {list(tensor.shape)}, got "
+                + ", ".join(f"{dtype} of shape {list(form)}" for dtype in dtypes for form in sorted(forms))
+            )
+        if i in self._bounds:
+            for value in values:
+                self._check_ids(i, value.rows() if isinstance(value, PickedRows) else value)
+        if table is None:
+            return SeriesColumn(None, np.array(arrays, tensor.dtype))
+        ids = np.array([value.ids for value in picks], np.int32)
+        if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < len(table):
+            raise ShapeError(f"{tensor.name}: a row is outside of 0 … {len(table) - 1}")
+        return SeriesColumn(table, ids)
 
     def _check_ids(self, i: int, value: Array) -> None:
         for bound in self._bounds.get(i, ()):

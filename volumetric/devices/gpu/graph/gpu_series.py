@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from volumetric.devices.gpu.gpu_context import BoundDispatch, BufferSlice, GpuCo
 from volumetric.devices.gpu.kernels.graph.picked_rows import pick_rows
 from volumetric.devices.gpu.owned_buffers import OwnedBuffers
 from volumetric.graph.ops import Tensor
-from volumetric.graph.run_series import Carry, PickedRows, SeriesInput
+from volumetric.graph.run_series import Carry
 
 MOST_RUNS = 64
 """Runs of a submission at most: bindings are created for each."""
@@ -50,6 +50,23 @@ class SeriesParts:
     outputs: Sequence[tuple[Tensor, str]]
 
 
+class SeriesColumn(NamedTuple):
+    """An input in several runs.
+
+    Attributes
+    ----------
+    table : the array whose rows the runs pick, or None
+    values : ``[runs, …]``: their indices, or the values themselves
+    """
+
+    table: Array | None
+    values: Array
+
+    def runs(self, start: int, stop: int) -> SeriesColumn:
+        """Return some of the runs."""
+        return SeriesColumn(self.table, self.values[start:stop])
+
+
 class GpuSeries:
     """Submissions of up to `most` runs.
 
@@ -65,7 +82,7 @@ class GpuSeries:
         self._picked = [at for at, is_picked in enumerate(picked) if is_picked]
         self._own = OwnedBuffers(parts.context)
         self._prepared: dict[int, Any] = {}
-        self._tables: list[Array] = []
+        self._tables: list[Array | None] = []
         self._picks: list[BoundDispatch] = []
         self.begun: tuple[int, Any] | None = None
         try:
@@ -89,32 +106,30 @@ class GpuSeries:
         fit = min(_MOST_BYTES, parts.context.caps.max_binding) // max(each, 1)
         return max(1, min(1 << (runs - 1).bit_length(), MOST_RUNS, fit))
 
-    def send(self, runs: Sequence[Sequence[SeriesInput]], tables: Mapping[int, Any]) -> int:
+    def send(self, columns: Sequence[SeriesColumn], tables: Mapping[int, Any]) -> int:
         """Upload the inputs of up to `most` runs and submit them; returns the submission's number.
 
         Parameters
         ----------
         tables : position of a picked input → the resident buffer of its array
         """
-        self._bind_tables(runs[0], tables)
+        self._bind_tables(columns, tables)
+        count = len(columns[0].values)
         for at in self._picked:
-            ids = np.concatenate([one[at].ids for one in runs])  # type: ignore[union-attr]
-            start = self._ids[at]
-            self._host[start : start + 4 * ids.size].view(np.int32)[:] = ids
+            ids, start = columns[at].values, self._ids[at]
+            self._host[start : start + ids.nbytes] = ids.reshape(-1).view(np.uint8)
         for at, start in self._starts.items():
-            tensor = self._parts.inputs[at][0]
-            if nbytes := 4 * tensor.size:
-                values = np.array([one[at] for one in runs], tensor.dtype).reshape(len(runs), -1).view(np.uint8)
-                self._rounds[: len(runs), start : start + nbytes] = values
-        context, end = self._parts.context, self._first + len(runs) * self._stride
+            values = columns[at].values.reshape(count, -1).view(np.uint8)
+            self._rounds[:count, start : start + values.shape[1]] = values
+        context, end = self._parts.context, self._first + count * self._stride
         context.write(self._own["series inputs"], self._host[:end])
         begun, self.begun = self.begun, None
         executor = self._parts.executor
-        if begun is not None and begun[0] == len(runs):
+        if begun is not None and begun[0] == count:
             return executor.send(begun[1])
         if begun is not None:
             executor.discard(begun[1])
-        return executor.submit(self._commands(len(runs)))
+        return executor.submit(self._commands(count))
 
     def read(self, count: int, submission: int) -> list[list[Array]]:
         """Record the next submission of as many runs, wait for this one, and return the outputs of its runs."""
@@ -205,9 +220,9 @@ class GpuSeries:
         size = max(4 * self._parts.outputs[at][0].size, 16)
         return BufferSlice(self._own[f"outputs {at} {run % 2}"], run // 2 * self._rooms[at], size)
 
-    def _bind_tables(self, inputs: Sequence[SeriesInput], tables: Mapping[int, Any]) -> None:
+    def _bind_tables(self, columns: Sequence[SeriesColumn], tables: Mapping[int, Any]) -> None:
         """Bind the dispatches that pick rows, unless they are bound to these tables."""
-        arrays = [one.array for at in self._picked if isinstance(one := inputs[at], PickedRows)]
+        arrays = [columns[at].table for at in self._picked]
         if len(arrays) == len(self._tables) and all(a is b for a, b in zip(arrays, self._tables, strict=True)):
             return
         if self.begun is not None:
