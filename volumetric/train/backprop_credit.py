@@ -56,12 +56,14 @@ class BackpropCredit(CreditStrategy):
         if not self._time.independent:
             return None
         runs: list[tuple[GraphProgram, PreparedBatch[ForwardPass], list[SeriesInput]]] = []
+        of, program, before = None, None, list[Array]()
         for ahead, (batch, rate) in enumerate(zip(batches, rates, strict=True)):
             try:
                 [one], scale = self._prepare(batch)
+                if one.of is not of or program is None:  # picked batches of one size share their pass
+                    of, program, before = one.of, self._step(one), self._before(one)
                 knobs = arrays.knobs(rate, scale, arrays.updates + ahead + 1)
-                inputs: list[SeriesInput] = [*arrays.noise(one.of, 0, ahead), *one.arrays, knobs, *self._before(one)]
-                runs.append((self._step(one), one, inputs))
+                runs.append((program, one, [*arrays.noise(one.of, 0, ahead), *one.arrays, knobs, *before]))
             except VolumetricError:
                 if not runs:
                     raise

@@ -29,16 +29,21 @@ class ResidentSamples:
     Parameters
     ----------
     ready : checks a batch and converts it to graph form
+    share : prepares it for an update of its own: returns it with the shares of its losses, and the factor on gradients
     """
 
-    def __init__(self, ready: Callable[[Batch], PreparedBatch[Any]]) -> None:
-        self._ready = ready
+    def __init__(
+        self,
+        ready: Callable[[Batch], PreparedBatch[Any]],
+        share: Callable[[PreparedBatch[Any]], tuple[PreparedBatch[Any], float]],
+    ) -> None:
+        self._ready, self._share = ready, share
         self._data: ArrayData | None = None
         self._whole: PreparedBatch[Any] | None = None
-        self._sizes: dict[int, PreparedBatch[Any] | None] = {}
+        self._sizes: dict[int, tuple[PreparedBatch[Any], float] | None] = {}
 
-    def prepare(self, batch: PickedBatch) -> PreparedBatch[Any] | None:
-        """Return a batch whose arrays are `PickedRows`; None if it must be gathered and checked on the host."""
+    def prepare(self, batch: PickedBatch) -> tuple[PreparedBatch[Any], float] | None:
+        """Return a batch whose samples are `PickedRows`, with its factor; None if the host must gather and check it."""
         if batch.data is not self._data:
             self._data, self._whole, self._sizes = batch.data, self._prepare_whole(batch.data), {}
         whole, samples = self._whole, np.ascontiguousarray(batch.samples, np.int32)
@@ -47,8 +52,11 @@ class ResidentSamples:
         if len(batch) not in self._sizes:
             self._sizes[len(batch)] = self._form(whole, batch.batch(), samples, len(batch.data))
         form = self._sizes[len(batch)]
+        if form is None:
+            return None
+        one, scale = form
         picked: list[Any] = [PickedRows(array, samples) for array in whole.arrays]
-        return None if form is None else dataclasses.replace(form, arrays=picked)
+        return PreparedBatch(one.of, [*picked, *one.arrays], one.posed), scale
 
     def _prepare_whole(self, data: ArrayData) -> PreparedBatch[Any] | None:
         if data.mask is not None or any(4 * array.size > _MOST_BYTES for array in data.arrays.values()):
@@ -65,7 +73,9 @@ class ResidentSamples:
         ) and all(of.weights is None for of in whole.posed.objectives)
         return whole if counted and all(len(array) == rows for array in whole.arrays) else None
 
-    def _form(self, whole: PreparedBatch[Any], batch: Batch, samples: Array, rows: int) -> PreparedBatch[Any] | None:
+    def _form(
+        self, whole: PreparedBatch[Any], batch: Batch, samples: Array, rows: int
+    ) -> tuple[PreparedBatch[Any], float] | None:
         """Return the first batch of a size, if picking rows gives its arrays and all batches have as many terms."""
         one = self._ready(batch)
         alike = len(one.arrays) == len(whole.arrays) and all(
@@ -73,7 +83,7 @@ class ResidentSamples:
             for array, every in zip(one.arrays, whole.arrays, strict=True)
         )
         shares = all(whole.posed.counts[name] * len(batch) == n * rows for name, n in one.posed.counts.items())
-        return dataclasses.replace(one, arrays=[]) if alike and shares else None
+        return self._share(dataclasses.replace(one, arrays=[])) if alike and shares else None
 
 
 def _own(array: Array) -> Array:

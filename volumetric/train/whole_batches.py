@@ -36,7 +36,7 @@ class WholeTime(TimeStrategy):
 
     def __init__(self, arrays: TrainedArrays) -> None:
         self.arrays = arrays
-        self._resident = ResidentSamples(self.ready)
+        self._resident = ResidentSamples(self.ready, self._shared)
         self._watching: LayerStatistics | None = None
         self._forms: dict[frozenset[str], BatchForm] = {}
         self._statistics = statistics_layer(arrays.plan, arrays.buffers)
@@ -53,11 +53,14 @@ class WholeTime(TimeStrategy):
         return ready, scale
 
     def prepare_picked(self, batch: PickedBatch) -> tuple[list[PreparedBatch[ForwardPass]], float]:
-        one = self._resident.prepare(batch)
-        if one is None:
-            return self.prepare_update([batch.batch()])
+        ready = self._resident.prepare(batch)
+        return self.prepare_update([batch.batch()]) if ready is None else ([ready[0]], ready[1])
+
+    def _shared(self, one: PreparedBatch[ForwardPass]) -> tuple[PreparedBatch[ForwardPass], float]:
+        """Prepare a batch for an update of its own."""
         check_statistics(self._statistics, sequences=one.of.sequences is not None)
-        return share_losses(self.arrays.losses, [one])
+        [shared], scale = share_losses(self.arrays.losses, [one])
+        return shared, scale
 
     def watch(self, observers: Sequence[Observer]) -> None:
         self._watching = LayerStatistics(self.arrays, observers) if observers else None
