@@ -87,3 +87,34 @@ def test_arrays_are_joined() -> None:
     assert ops.count("update_many") == ops.count("update_squares") == 1
     assert "update" not in ops
     assert len(program.calls) < 2 * len(SHAPES)  # Dawn binds few buffers at once; one by one they are over 30
+
+
+def test_scalars_in_two_parts_are_those_of_one() -> None:
+    graphs = narrowed_graphs("native")
+    shapes, rule = SHAPES[:3], Adam()
+    results: list[dict[str, Any]] = []
+    for divided in (False, True):
+        store, draw, work = graphs.store(), np.random.default_rng(0), GraphBuilder(flush=True)
+        scalars = work.input("scalars", (5,))
+        if divided:
+            scalars = work.concat([work.input("four", (4,)), work.input("one", (1,))], 0)
+        for i, shape in enumerate(shapes):
+            for name in ("w", "g", *rule.slots):
+                store.write(f"{name}{i}", draw.uniform(0.1, 1, shape).astype(np.float32))
+            stored = [work.stored_tensor(f"{name}{i}", shape) for name in ("w", *rule.slots)]
+            work.update(
+                param=stored[0],
+                grad=work.stored_tensor(f"g{i}", shape),
+                slots=stored[1:],
+                scalars=scalars,
+                in_place=True,
+                **rule.attributes,
+            )
+        program = graphs.compile(work.finish([]), store)
+        assert [node.op for node in program.graph.nodes] == ["update_many"]
+        for last in (0, 1):
+            one = np.array([*SCALARS[:4], last], np.float32)
+            program.run([one, one[:4], one[4:]] if divided else [one])
+        results.append({key: store.get(key) for key in store.keys()})  # noqa: SIM118 - no mapping
+    for key, value in results[0].items():
+        np.testing.assert_array_equal(results[1][key], value)

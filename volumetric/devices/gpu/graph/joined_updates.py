@@ -1,9 +1,10 @@
 """Steps of an optimiser, and their trials, for several arrays in one launch.
 
 ``update_many`` and ``update_squares`` take parameter, gradient and slots of each array, ``buffers`` of them, and then
-the scalars that all share. The first is ``update`` of each in place; only this rewrite creates it. The second is the
-sum of all squares of what would be written, which takes the place of the largest of the sums: both are finite if every
-value is, short of values whose squares leave the range of numbers.
+the scalars that all share: [5], or the first four and the last one, which then need not be put together. The first is
+``update`` of each in place; only this rewrite creates it. The second is the sum of all squares of what would be
+written, which takes the place of the largest of the sums: both are finite if every value is, short of values whose
+squares leave the range of numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,23 @@ from volumetric.graph.rewriter import GraphRewriter
 
 def join_updates(graph: Graph) -> Graph:
     """Join updates that follow each other, with the same rule and the same scalars."""
-    return _join_steps(_join_trials(graph))
+    return _divide_scalars(_join_steps(_join_trials(graph)))
+
+
+def _divide_scalars(graph: Graph) -> Graph:
+    """Let joined nodes read the parts of their scalars, if these are four numbers of one tensor and one of another."""
+    parts = {
+        node.outputs[0]: node.inputs
+        for node in graph.nodes
+        if node.op == "concat" and [graph.tensors[i].shape for i in node.inputs] == [(4,), (1,)]
+    }
+    nodes = tuple(
+        replace(node, inputs=(*node.inputs[:-1], *parts[node.inputs[-1]]))
+        if "buffers" in node.attrs and node.op in ("update_many", "update_squares") and node.inputs[-1] in parts
+        else node
+        for node in graph.nodes
+    )
+    return prune(replace(graph, nodes=nodes)) if nodes != graph.nodes else graph
 
 
 def _join_steps(graph: Graph) -> Graph:

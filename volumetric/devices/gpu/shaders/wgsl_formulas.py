@@ -102,6 +102,16 @@ _FIRST: Final = 16
 """The first binding of arrays by number: those before are of the kernel, `std` and the linker."""
 
 
+_SCALARS: Final = """
+@group(0) @binding(0) var<storage, read> scalars: array<f32>;
+@group(0) @binding(2) var<storage, read> written: array<f32>;
+fn is_off() -> bool {
+    if (DIVIDED) { return written[0] == 0.0; }
+    return scalars[4] == 0.0;
+}
+"""
+
+
 def _steps_of_many(name: str, *, trial: bool = False) -> str:
     """Optimiser steps of several arrays: ``"3 adam"``, their number and the form."""
     count, form = name.split(" ", 1)
@@ -114,11 +124,9 @@ def _steps_of_many(name: str, *, trial: bool = False) -> str:
         lines += [f"@group(0) @binding({at + 1}) var<storage, read> grad{of}: array<f32>;"]
         lines += [_update(form, trial=trial, first=at + 2, of=of)]
         new = f"moved{of}(param{of}[i], grad{of}[i] * scalars[1], i)"
-        cases += [f"return select({new}, param{of}[i], scalars[4] == 0.0);" if trial else f"param{of}[i] = {new};"]
-    if not trial:
-        return "\n".join((*lines, _choice("fn step_at(which: u32, i: u32)", cases)))
-    scalars = "@group(0) @binding(0) var<storage, read> scalars: array<f32>;"
-    return "\n".join((scalars, *lines, _choice("fn value_at(which: u32, i: u32) -> f32", cases)))
+        cases += [f"return select({new}, param{of}[i], is_off());" if trial else f"param{of}[i] = {new};"]
+    head = "fn value_at(which: u32, i: u32) -> f32" if trial else "fn step_at(which: u32, i: u32)"
+    return "\n".join((_SCALARS, *lines, _choice(head, cases)))
 
 
 def _values_of_many(count: str) -> str:

@@ -30,8 +30,8 @@ from volumetric.graph.strides import pad_to
 
 MOST_ARRAYS = 8
 """Arrays of a launch at most; fewer if the device binds fewer buffers."""
-_BESIDE = 2
-"""Buffers of a launch besides those of arrays: scalars, or sums."""
+_BESIDE = 3
+"""Buffers of a launch besides those of arrays: scalars in two parts, and sums."""
 _CHUNKS = 1024
 _PER_INVOCATION = 16
 
@@ -39,9 +39,9 @@ _PER_INVOCATION = 16
 def update_many(request: LoweringRequest) -> LoweredNode:
     """One step of an optimiser for each of several arrays, in place.
 
-    Inputs: parameter, gradient and slots of each array, then the scalars; see ``update``.
+    Inputs: parameter, gradient and slots of each array, then the scalars, in one part or two; see ``update``.
     """
-    arrays, caps = _arrays(request), request.caps
+    arrays, scalars, caps = _arrays(request), _scalars(request), request.caps
     launches: list[KernelLaunch] = []
     size = workgroup_size(caps)
     each = elements_per_invocation(max(prod(shape) for _, shape in arrays), caps)
@@ -52,9 +52,14 @@ def update_many(request: LoweringRequest) -> LoweredNode:
             launch(
                 "update_many",
                 ends[-1],
-                {**_named(some, _buffers(request)), "scalars": source(len(request.inputs) - 1)},
+                {**_named(some, _buffers(request)), **scalars},
                 _dims(sizes, ends),
-                constants={"ARRAYS": len(some), "EACH": each, **optimiser_fields(request.attrs)},
+                constants={
+                    "ARRAYS": len(some),
+                    "EACH": each,
+                    "DIVIDED": len(scalars) > 1,
+                    **optimiser_fields(request.attrs),
+                },
                 preludes=(f"graph/steps/{len(some)} {form_of(request.attrs)}",),
                 workgroup=size,
             )
@@ -64,14 +69,14 @@ def update_many(request: LoweringRequest) -> LoweredNode:
 
 def update_squares(request: LoweringRequest) -> LoweredNode:
     """Sum of the squares of the parameters that `update_many` would compute, which are not written."""
-    arrays, buffers = _arrays(request), _buffers(request)
+    arrays, buffers, scalars = _arrays(request), _buffers(request), _scalars(request)
     return _sum_of_squares(
         arrays,
         buffers,
         request.caps,
         lambda count: f"graph/trials/{count} {form_of(request.attrs)}",
-        constants=optimiser_fields(request.attrs),
-        more={"scalars": source(len(request.inputs) - 1)},
+        constants={"DIVIDED": len(scalars) > 1, **optimiser_fields(request.attrs)},
+        more=scalars,
     )
 
 
@@ -120,7 +125,16 @@ def _sum_of_squares(
 
 def _arrays(request: LoweringRequest) -> list[tuple[int, Shape]]:
     """Return the first input of each array, and its shape."""
-    return [(at, request.inputs[at]) for at in range(0, len(request.inputs) - 1, _buffers(request))]
+    step = _buffers(request)
+    return [(at, request.inputs[at]) for at in range(0, len(request.inputs) - len(_scalars(request)), step)]
+
+
+def _scalars(request: LoweringRequest) -> dict[str, BufferRef]:
+    """Return the buffers of the scalars: the last input, or the last two."""
+    last = len(request.inputs) - 1
+    if request.inputs[last] == (1,) and "buffers" in request.attrs:
+        return {"scalars": source(last - 1), "written": source(last)}
+    return {"scalars": source(last)}
 
 
 def _buffers(request: LoweringRequest) -> int:

@@ -1,8 +1,7 @@
 // One step of an optimiser for several arrays in one launch, in place. `step_at`, a prelude, has the arrays: it moves
-// element `i` of array `which`. Each workgroup works on one array. Where scalar 4 is 0 nothing changes.
+// element `i` of array `which`. Each workgroup works on one array. Where the last scalar is 0 nothing changes.
 struct Dims { counts: array<vec4<u32>, 2>, ends: array<vec4<u32>, 2> }  // elements of each array; where its groups end
 
-@group(0) @binding(0) var<storage, read> scalars: array<f32>;
 @group(0) @binding(13) var<uniform> dims: Dims;
 
 @compute @workgroup_size(WG)
@@ -11,7 +10,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    if (scalars[4] == 0.0) { return; }
+    if (is_off()) { return; }
     let id = flat_group(group, groups);
     var which = 0u;
     var begin = 0u;
