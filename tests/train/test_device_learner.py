@@ -373,6 +373,9 @@ def test_an_update_on_a_gpu_is_one_submission() -> None:
     for _ in range(3):
         assert learner.step([sentences()], rate=0.01).fault is None
     assert executor.count == 3
+    together = learner.steps([sentences()] * 5, rates=[0.01] * 5)
+    assert [report.fault for report in together] == [None] * 5
+    assert executor.count == 4
 
 
 @pytest.mark.parametrize("name", DEVICES)
