@@ -36,6 +36,7 @@ from volumetric.devices.gpu.kernels.gemm_tiles import TILES
 from volumetric.devices.gpu.kernels.genomes import GenomeShape, genomes
 from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest, predicate_launch
 from volumetric.devices.gpu.kernels.graph.kernel_table import lower
+from volumetric.devices.gpu.kernels.graph.picked_rows import pick_rows
 from volumetric.devices.gpu.kernels.matmul import ExpertSlots, MatmulShape, SequenceStates, SplitPartials
 from volumetric.devices.gpu.kernels.state_space import ConvShape, ScanShape
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
@@ -309,6 +310,16 @@ def graph_dispatches(caps: Caps) -> Iterator[Dispatch]:
     graphs += [rounding(scheme) for scheme in schemes()]
     graphs += [_training(optimiser) for optimiser in _OPTIMISERS]
     graphs += [_long_product(), _known_rows()]
+    yield pick_rows(99)
+    trial = LoweringRequest(
+        op="update",
+        inputs=((9,), (9,), (9,), (5,)),
+        outputs=((9,), (9,)),
+        attrs={**Momentum().attributes, "in_place": False},
+        read_outputs=(True, False),
+        caps=caps,
+    )
+    yield from (launch.dispatch for launch in lower(trial).launches)
     for graph in graphs:
         for request in _requests(rewrite_for_gpu(graph, caps), caps):
             yield from (launch.dispatch for launch in lower(request).launches)

@@ -17,7 +17,7 @@ from volumetric.graph import Graph, GraphBuilder
 from volumetric.graph.interpret import interpret
 
 RNG = np.random.default_rng(4)
-UNARY = ("affine", "abs", "square", "neg")
+UNARY = ("affine", "abs", "square", "neg", "sqrt")
 
 
 def run(graph: Graph, inputs: list[Array], held: dict[str, Array] | None = None) -> tuple[list[Array], list[str]]:

@@ -23,6 +23,8 @@ from volumetric.layers.conv import Conv
 from volumetric.network import Params
 from volumetric.network.weight_store import WeightStore
 from volumetric.train import MSE, SGD, ArrayData, Learner, LearnerOptions, OpenLearner, Tally
+from volumetric.train.learner import SeriesLearner
+from volumetric.train.picked_batch import picked_batches
 
 WORKER = "suites/training/torch_worker.py"
 
@@ -88,15 +90,17 @@ def measure_training(
     """
     for case in cases:
         params = _weights(case)
+        x, y = case.data()
+        data = ArrayData(inputs=x, targets=y, batch_size=case.batch, shuffle=False)
         opened = learner(case.network, params, LearnerOptions(loss=MSE(), optimiser=SGD(lr=RATE)))
         start = opened.state
-        _run(case, opened, 1)
+        _run(data, opened, 1)
         times: list[float] = []
         loss = 0.0
         for _ in range(repetitions):
             opened.restore(start)
             began = time.perf_counter()
-            loss = _run(case, opened, epochs)
+            loss = _run(data, opened, epochs)
             times.append(time.perf_counter() - began)
         theirs = None if torch is None else _torch(case, params, epochs, repetitions, *torch)
         yield TrainingRow(
@@ -122,13 +126,15 @@ def _weights(case: TrainingCase) -> Params:
     return Params(stores)
 
 
-def _run(case: TrainingCase, learner: Learner, epochs: int) -> float:
-    """Make all updates; return the mean loss of the last epoch. Each update waits for its loss, as the peer's does."""
-    x, y = case.data()
-    batches = list(ArrayData(inputs=x, targets=y, batch_size=case.batch, shuffle=False).batches(0))
+def _run(data: ArrayData, learner: Learner, epochs: int) -> float:
+    """Make all updates; return the mean loss of the last epoch. As in `train`, losses are read after each epoch."""
     tallies: list[Tally] = []
-    for _ in range(epochs):
-        tallies = [learner.step([batch], rate=RATE).tally for batch in batches]
+    for epoch in range(epochs):
+        picks = list(picked_batches(data, epoch))
+        if isinstance(learner, SeriesLearner):
+            tallies = [report.tally for report in learner.steps(picks, rates=[RATE] * len(picks))]
+        else:
+            tallies = [learner.step([batch.batch()], rate=RATE).tally for batch in picks]
     return sum(tally.total for tally in tallies) / sum(tally.count for tally in tallies)
 
 

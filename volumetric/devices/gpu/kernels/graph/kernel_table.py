@@ -16,6 +16,7 @@ from volumetric.devices.gpu.kernels.graph import (
     few_rows,
     formulas,
     gemm,
+    many_arrays,
     quantise,
     recurrent,
     reduce,
@@ -78,8 +79,9 @@ _OWN: Mapping[str, Lowerer] = {
     "recurrent_grad": recurrent.recurrent_grad,
     "loss": training.loss,
     "update": training.update,
-    "update_squares": training.update_squares,
-    "sumsq": reduce.sumsq,
+    "update_squares": many_arrays.update_squares,
+    "update_many": many_arrays.update_many,
+    "sumsq": many_arrays.sumsq,
     "fake_quant": quantise.fake_quant,
 }
 

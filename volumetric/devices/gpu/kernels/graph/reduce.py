@@ -27,7 +27,6 @@ _COLUMNS = 32
 _WORTH = 16
 """Elements per invocation before the work is split further."""
 _SPLITS = 512
-_JOINED = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +96,9 @@ def join(
         outer=(StridedAxis(size=walk.outs, steps=(1,)),) if walk.outs > 1 else (),
         reduced=(StridedAxis(size=splits, steps=(walk.outs,)),),
     )
-    onward = "sum" if name == "sum_of_squares" else name
     columns = walk.outs > 1
     outs = min(_COLUMNS, power_of_two(walk.outs)) if columns else 1
-    second = _launch(again, onward, outs, 1, workgroup, scale, target, y)
+    second = _launch(again, name, outs, 1, workgroup, scale, target, y)
     return [first, second], [4 * splits * walk.outs]
 
 
@@ -136,38 +134,4 @@ def reduce(request: LoweringRequest) -> LoweredNode:
     walk = reduction_loops_of(request.inputs[0], tuple(request.attrs["axes"]))
     scale = 1.0 / max(walk.count, 1) if name == "mean" else 1.0
     launches, buffers = join(walk, "sum" if name == "mean" else name, request.caps, source(0), result(), scale=scale)
-    return LoweredNode(launches=tuple(launches), scratch=tuple(buffers))
-
-
-def sumsq(request: LoweringRequest) -> LoweredNode:
-    """Sum of the squares of all tensors: each first by itself, then the results, six at a time."""
-    if len(request.inputs) == 1:
-        launches, buffers = join(
-            reduction_loops_of((request.size(),), (0,)), "sum_of_squares", request.caps, source(0), result()
-        )
-        return LoweredNode(launches=tuple(launches), scratch=tuple(buffers))
-    launches = []
-    buffers = []
-    parts: list[BufferRef] = []
-    for i in range(len(request.inputs)):
-        walk = reduction_loops_of((request.size(i),), (0,))
-        at = len(buffers)
-        buffers.append(4)
-        partial, spare = join(walk, "sum_of_squares", request.caps, source(i), scratch(at), spare=at + 1)
-        launches += partial
-        buffers += spare
-        parts.append(scratch(at))
-    while len(parts) > 1 or parts[0].place != "output":
-        joined: list[BufferRef] = []
-        last = len(parts) <= _JOINED
-        for at in range(0, len(parts), _JOINED):
-            some = parts[at : at + _JOINED]
-            target = result() if last else scratch(len(buffers))
-            if not last:
-                buffers.append(4)
-            named = {f"part_{i}": part for i, part in enumerate(some)}
-            counts = pad_to([1] * len(some), 8)
-            launches.append(launch("sum_parts", 1, {**named, "y": target}, counts, workgroup=32))
-            joined.append(target)
-        parts = joined
     return LoweredNode(launches=tuple(launches), scratch=tuple(buffers))
