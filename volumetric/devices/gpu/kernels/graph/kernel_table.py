@@ -14,6 +14,7 @@ from volumetric.devices.gpu.kernels.graph import (
     edge_attention,
     elementwise,
     few_rows,
+    formula_reduction,
     formulas,
     gemm,
     quantise,
@@ -47,6 +48,7 @@ _OWN: Mapping[str, Lowerer] = {
     "concat": strided_copies.concat,
     "broadcast": strided_copies.broadcast,
     "reduce": reduce.reduce,
+    "reduce_formula": formula_reduction.reduce_formula,
     "assign": strided_copies.assign,
     "gather_rows": strided_copies.gather_rows,
     "scatter_rows": scatter.scatter_rows,
@@ -100,6 +102,7 @@ GUARDED = frozenset(
         "concat",
         "broadcast",
         "reduce",
+        "reduce_formula",
     }
     | {"gather_rows", "weigh_rows", "softmax", "entmax", "keep_largest", "norm", "cross_attend"}
 )

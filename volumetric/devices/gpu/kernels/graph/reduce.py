@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
+from typing import TypeAlias
 
 from volumetric.base._typing import Shape
 from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div, power_of_two
@@ -81,6 +83,28 @@ def join(
     """Return the reduction of x into y: launches and bytes of scratch buffers, numbered from `spare`."""
     if max(len(walk.outer), len(walk.reduced)) > _AXES:
         raise unsupported("reduce", "so many alternating axes")
+
+    def first(target: BufferRef, outs: int, splits: int, workgroup: int, part_scale: float) -> KernelLaunch:
+        return _launch(walk, name, outs, splits, workgroup, part_scale, x, target)
+
+    return split_reduction(walk, name, caps, first, y, scale=scale, spare=spare)
+
+
+FirstLaunch: TypeAlias = Callable[[BufferRef, int, int, int, float], KernelLaunch]
+"""Returns the launch that reduces the elements, from its result, outputs of a workgroup, splits, invocations, scale."""
+
+
+def split_reduction(
+    walk: ReductionLoops,
+    name: str,
+    caps: Caps,
+    first: FirstLaunch,
+    y: BufferRef,
+    *,
+    scale: float = 1.0,
+    spare: int = 0,
+) -> tuple[list[KernelLaunch], list[int]]:
+    """Divide a reduction among workgroups; return its launches, the first of which `first` makes, as `join` does."""
     workgroup = min(256, caps.max_workgroup)
     if walk.columns:
         outs = min(_COLUMNS, power_of_two(walk.outer[-1].size))
@@ -89,19 +113,16 @@ def join(
         team = max(2, min(power_of_two(walk.count), 32 if walk.count < 1024 else workgroup))
         outs = workgroup // team
     splits = _splits(ceil_div(walk.outs, outs) * workgroup, walk.count, team, caps)
-    target = y if splits == 1 else scratch(spare)
-    first = _launch(walk, name, outs, splits, workgroup, scale if splits == 1 else 1.0, x, target)
     if splits == 1:
-        return [first], []
+        return [first(y, outs, 1, workgroup, scale)], []
     again = ReductionLoops(
         outer=(StridedAxis(size=walk.outs, steps=(1,)),) if walk.outs > 1 else (),
         reduced=(StridedAxis(size=splits, steps=(walk.outs,)),),
     )
     onward = "sum" if name == "sum_of_squares" else name
-    columns = walk.outs > 1
-    outs = min(_COLUMNS, power_of_two(walk.outs)) if columns else 1
-    second = _launch(again, onward, outs, 1, workgroup, scale, target, y)
-    return [first, second], [4 * splits * walk.outs]
+    onward_outs = min(_COLUMNS, power_of_two(walk.outs)) if walk.outs > 1 else 1
+    second = _launch(again, onward, onward_outs, 1, workgroup, scale, scratch(spare), y)
+    return [first(scratch(spare), outs, splits, workgroup, 1.0), second], [4 * splits * walk.outs]
 
 
 def _launch(
@@ -118,7 +139,7 @@ def _launch(
         "REDUCED": max(len(walk.reduced), 1),
     }
     groups = ceil_div(walk.outs, outs) * splits
-    preludes = (f"graph/reduce/{name}",)
+    preludes = (f"graph/reduce/{name}", "graph/reduce_from/tensor")
     return launch("reduce", groups, {"x": x, "y": y}, dims, constants=constants, preludes=preludes, workgroup=workgroup)
 
 
