@@ -8,8 +8,8 @@ from volumetric.devices.gpu.webgpu.webgpu_implementation import WebGpu
 
 _CHECKED = "graph/"
 """Kernels of graphs use operand values as indices, so they keep the checks."""
-_CLAMPED = frozenset({"graph/cross_heads"})
-"""Kernels that need no checks."""
+_CLAMPED = frozenset({"graph/cross_heads", "graph/recurrent", "graph/recurrent_grad"})
+"""Kernels that need no checks: their indices follow from sizes alone."""
 
 
 def create_module(implementation: WebGpu, device: Any, name: str, text: str) -> Any:
