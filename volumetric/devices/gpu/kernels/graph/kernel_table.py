@@ -11,6 +11,7 @@ from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.graph import (
     cells,
     cross_attention,
+    depthwise,
     edge_attention,
     elementwise,
     few_rows,
@@ -74,6 +75,8 @@ _OWN: Mapping[str, Lowerer] = {
     "weigh_rows": strided_copies.weigh_rows,
     "edge_attend": edge_attention.edge_attend,
     "edge_attend_grad": edge_attention.edge_attend_grad,
+    "depthwise_conv": depthwise.depthwise_conv,
+    "depthwise_conv_grad": depthwise.depthwise_conv_grad,
     "cell": cells.cell,
     "cell_grad": cells.cell_grad,
     "recurrent": recurrent.recurrent,
@@ -104,7 +107,7 @@ GUARDED = frozenset(
         "reduce",
         "reduce_formula",
     }
-    | {"gather_rows", "weigh_rows", "softmax", "entmax", "keep_largest", "norm", "cross_attend"}
+    | {"gather_rows", "weigh_rows", "softmax", "entmax", "keep_largest", "norm", "cross_attend", "depthwise_conv"}
 )
 """Operations whose launches all check in each workgroup whether their part of the first result is read."""
 
@@ -113,6 +116,8 @@ def has_kernel(op: str, inputs: Sequence[Shape], attrs: Mapping[str, Any], caps:
     """Whether an operation that could be expanded into others has a kernel."""
     if op == "cross_attend":
         return not attrs["known"] and cross_attention.supports_cross_attend(inputs, attrs["heads"], caps)
+    if op in ("depthwise_conv", "depthwise_conv_grad"):
+        return depthwise.supports_taps(inputs[1 if op == "depthwise_conv" else 2])
     return op in LOWERERS
 
 
