@@ -12,7 +12,7 @@ from volumetric.devices.gpu.kernels.graph.kernel_launch import (
     launch,
     result,
 )
-from volumetric.devices.gpu.kernels.graph.reduce import ReductionLoops, split_reduction
+from volumetric.devices.gpu.kernels.graph.reduce import ReductionLoops, reduction_depth, split_reduction
 from volumetric.graph.strides import StridedAxis
 
 
@@ -36,13 +36,14 @@ def reduce_formula(request: LoweringRequest) -> LoweredNode:
     }
 
     def first(target: BufferRef, outs: int, splits: int, workgroup: int, scale: float) -> KernelLaunch:
+        depth = reduction_depth(walk.count, splits, workgroup // outs, caps)
         dims = [walk.outs, walk.count, ceil_div(walk.count, splits), splits, scale, 0, 0, 0]
         return launch(
             "reduce",
             ceil_div(walk.outs, outs) * splits,
             formula_buffers(request) | {"y": target},
             (*dims, *(1,) * missing, *sizes, *formula_words(attrs)),
-            constants={"OUTS": outs, "COLUMNS": walk.columns, "RANK": len(sizes), **masks},
+            constants={"OUTS": outs, "COLUMNS": walk.columns, "DEPTH": depth, "RANK": len(sizes), **masks},
             preludes=(f"graph/reduce/{name}", "graph/reduce_from/formula", written_prelude(attrs)),
             workgroup=workgroup,
         )

@@ -30,6 +30,8 @@ _WORTH = 16
 """Elements per invocation before the work is split further."""
 _SPLITS = 512
 _JOINED = 6
+_DEPTH = 8
+"""Maximum elements that an invocation reads at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ def join(
         raise unsupported("reduce", "so many alternating axes")
 
     def first(target: BufferRef, outs: int, splits: int, workgroup: int, part_scale: float) -> KernelLaunch:
-        return _launch(walk, name, outs, splits, workgroup, part_scale, x, target)
+        return _launch(walk, name, caps, outs, splits, workgroup, part_scale, x, target)
 
     return split_reduction(walk, name, caps, first, y, scale=scale, spare=spare)
 
@@ -121,12 +123,25 @@ def split_reduction(
     )
     onward = "sum" if name == "sum_of_squares" else name
     onward_outs = min(_COLUMNS, power_of_two(walk.outs)) if walk.outs > 1 else 1
-    second = _launch(again, onward, onward_outs, 1, workgroup, scale, scratch(spare), y)
+    second = _launch(again, onward, caps, onward_outs, 1, workgroup, scale, scratch(spare), y)
     return [first(scratch(spare), outs, splits, workgroup, 1.0), second], [4 * splits * walk.outs]
 
 
+def reduction_depth(count: int, splits: int, team: int, caps: Caps) -> int:
+    """Elements that each invocation of a team reads at once, of the `count` of a result."""
+    return power_of_two(max(min(ceil_div(ceil_div(count, splits), team), _DEPTH, max(caps.unroll, 4)), 1))
+
+
 def _launch(
-    walk: ReductionLoops, name: str, outs: int, splits: int, workgroup: int, scale: float, x: BufferRef, y: BufferRef
+    walk: ReductionLoops,
+    name: str,
+    caps: Caps,
+    outs: int,
+    splits: int,
+    workgroup: int,
+    scale: float,
+    x: BufferRef,
+    y: BufferRef,
 ) -> KernelLaunch:
     dims: list[int | float] = [walk.outs, walk.count, ceil_div(walk.count, splits), splits, scale, 0, 0, 0]
     for axes in (walk.outer, walk.reduced):
@@ -135,6 +150,7 @@ def _launch(
     constants = {
         "OUTS": outs,
         "COLUMNS": walk.columns,
+        "DEPTH": reduction_depth(walk.count, splits, workgroup // outs, caps),
         "KEPT": max(len(walk.outer), 1),
         "REDUCED": max(len(walk.reduced), 1),
     }
@@ -148,7 +164,7 @@ def sum_rows(rows: int, width: int, caps: Caps, x: BufferRef, y: BufferRef) -> K
     workgroup = min(256, caps.max_workgroup)
     walk = reduction_loops_of((rows, width), (0,))
     outs = min(_COLUMNS, power_of_two(width)) if walk.columns else 1
-    return _launch(walk, "sum", outs, 1, workgroup, 1.0, x, y)
+    return _launch(walk, "sum", caps, outs, 1, workgroup, 1.0, x, y)
 
 
 def reduce(request: LoweringRequest) -> LoweredNode:
