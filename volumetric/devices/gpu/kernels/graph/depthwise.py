@@ -18,6 +18,8 @@ from volumetric.devices.gpu.kernels.graph.reduce import column_split, sum_rows
 
 MOST_TAPS = 8
 """Taps up to which an invocation has all of a channel in registers; with more, sums of shifted rows are emitted."""
+_WORTH = 4
+"""How many rows of a plain sum of columns one row of the gradient of taps is worth."""
 
 
 def supports_taps(weight: Shape) -> bool:
@@ -51,7 +53,8 @@ def depthwise_conv_grad(request: LoweringRequest) -> LoweredNode:
     caps, resets, (batch, length, width) = request.caps, request.attrs["resets"], request.inputs[0]
     taps, rows = request.inputs[2][2], batch * length
     keep = {"keep": source(4)} if resets else {}
-    columns, workgroup, splits = column_split(width, rows, caps)
+    columns, workgroup, splits = column_split(width, _WORTH * rows, caps)
+    splits = min(splits, max(rows, 1))
     whole = splits == 1
     sums = [result(1), result(3)] if whole else [scratch(0), scratch(1)]
     weights = launch(

@@ -129,7 +129,9 @@ def split_reduction(
 
 def reduction_depth(count: int, splits: int, team: int, caps: Caps) -> int:
     """Elements that each invocation of a team reads at once, of the `count` of a result."""
-    return power_of_two(max(min(ceil_div(ceil_div(count, splits), team), _DEPTH, max(caps.unroll, 4)), 1))
+    if caps.unroll < _DEPTH:
+        return 4  # one kernel for all sizes: software adapters take long to compile
+    return power_of_two(max(min(ceil_div(ceil_div(count, splits), team), _DEPTH), 1))
 
 
 def _launch(
