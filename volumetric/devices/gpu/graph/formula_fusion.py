@@ -322,9 +322,9 @@ def _axes(shape: Shape, reads: Sequence[StridedRead]) -> tuple[StridedAxis, ...]
 
 def _reduction_axes(shape: Shape, over: Sequence[bool], reads: Sequence[StridedRead]) -> tuple[StridedAxis, ...]:
     """Merge axes that are all kept or all reduced; the last two strides are in the kept and in the reduced elements."""
-    kept = strides_of(tuple(1 if reduced else n for n, reduced in zip(shape, over, strict=True)))
+    result_strides = strides_of(tuple(1 if reduced else n for n, reduced in zip(shape, over, strict=True)))
     along = strides_of(tuple(n if reduced else 1 for n, reduced in zip(shape, over, strict=True)))
-    places = [(0, step) if reduced else (of, 0) for of, step, reduced in zip(kept, along, over, strict=True)]
+    places = [(0, step) if reduced else (of, 0) for of, step, reduced in zip(result_strides, along, over, strict=True)]
     columns = zip(shape, *(read.strides for read in reads), *zip(*places, strict=True), strict=True)
     return merge_strided_axes([StridedAxis(size=n, steps=tuple(steps)) for n, *steps in columns])
 

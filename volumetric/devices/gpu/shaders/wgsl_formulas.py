@@ -70,7 +70,7 @@ def _steps(name: str) -> str:
     return "\n".join((*lines, "}", "}\n"))
 
 
-def _written(name: str) -> str:
+def _written_formula(name: str) -> str:
     """A formula as code: the tensors of its reads, then for each step its function and two values, see `formulas`."""
     reads, *steps = name.split(";")
     tensors = reads.split(",")
@@ -151,7 +151,7 @@ FOLDERS: Final[Mapping[str, tuple[Mapping[str, object], Callable[[str], str]]]] 
     "graph/trial": (FORMS, partial(_update, trial=True)),
     "graph/cell": (CELLS, _cell),
     "graph/fused": ({"steps": FUSED}, _steps),
-    "graph/written": ({}, _written),
+    "graph/written": ({}, _written_formula),
 }
 """Folder → the engine's entries in it by name, and their generator; packages may register more."""
 

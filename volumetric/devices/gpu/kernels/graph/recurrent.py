@@ -79,7 +79,7 @@ def recurrent(request: LoweringRequest) -> LoweredNode:
                 "RESETS": request.attrs["resets"],
                 "PARTS": cut.parts,
                 "UNROLL": at_once,
-                "HELD": cut.held(width, width, caps, sums=cell.blocks),
+                "HELD": cut.held_elements(width, width, caps, sums=cell.blocks),
             },
             preludes=("graph/cells", f"graph/cell/{cell.name}", "graph/given"),
             workgroup=cut.workgroup,
@@ -162,7 +162,7 @@ def recurrent_grad(request: LoweringRequest) -> LoweredNode:
                 "DIRECT": bool(cell.direct),
                 "PARTS": cut.parts,
                 "COLUMNS": cut.columns,
-                "HELD": cut.held(width, deep, caps),
+                "HELD": cut.held_elements(width, deep, caps),
                 "STAGED": int(staged),
             },
             preludes=("graph/cells", f"graph/cell/{cell.name}", "graph/given"),
@@ -186,7 +186,7 @@ class RecurrentWorkgroup:
         """Invocations."""
         return self.units // self.columns * self.parts
 
-    def held(self, width: int, deep: int, caps: Caps, *, sums: int = 1) -> int:
+    def held_elements(self, width: int, deep: int, caps: Caps, *, sums: int = 1) -> int:
         """Return how many elements of dot products of length `deep` an invocation holds in registers.
 
         Parameters
