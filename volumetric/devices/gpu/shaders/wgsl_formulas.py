@@ -70,6 +70,37 @@ def _steps(name: str) -> str:
     return "\n".join((*lines, "}", "}\n"))
 
 
+def _written_formula(name: str) -> str:
+    """A formula as code: the tensors of its reads, then for each step its function and two values, see `formulas`."""
+    reads, *steps = name.split(";")
+    tensors = reads.split(",")
+    lines = [f"@group(0) @binding({i}) var<storage, read> x_{i}: array<f32>;" for i in sorted(set(tensors))]
+    lines += [
+        "fn read_at(i: u32, place: vec4<u32>) -> u32 {",
+        "var at = dims.begin[i].y;",
+        "//@unroll",
+        "for (var axis = 4u - RANK; axis < 4u; axis++) { at += place[axis] * dims.stride[i][axis]; }",
+        "return at;",
+        "}",
+    ]
+    body = [f"let v{n} = x_{i}[read_at({n}u, place)];" for n, i in enumerate(tensors)]
+    for number, step in enumerate(steps):
+        function, a, b = step.split(",")
+        statements, [text] = write_expressions([_step_value(function)], _WGSL, {"x": "b" if "." in function else "a"})
+        lines += [f"fn step_{number}(a: f32, b: f32, alpha: f32, beta: f32) -> f32 {{", *statements]
+        lines += [f"return {'a * ' if '.' in function else ''}({text});", "}"]
+        factors = ", ".join(f"bitcast<f32>(dims.steps[{number}].{word})" for word in "zw")
+        body.append(f"let v{len(tensors) + number} = step_{number}(v{a}, v{b}, {factors});")
+    lines += ["fn computed(place: vec4<u32>) -> f32 {", *body, f"return v{len(tensors) + len(steps) - 1};"]
+    return "\n".join((*lines, "}\n"))
+
+
+def _step_value(function: str) -> Expression:
+    if function.startswith("slope."):
+        return slope_by_name(function.removeprefix("slope."))
+    return (PAIRS if function in PAIRS else FUNCTIONS)[function].value
+
+
 def _term(name: str) -> str:
     of = TERMS[name]
     names = {field: field.upper() for field in of.fields}
@@ -177,6 +208,7 @@ FOLDERS: Final[Mapping[str, tuple[Mapping[str, object], Callable[[str], str]]]] 
     "graph/values": ({}, _values_of_many),
     "graph/cell": (CELLS, _cell),
     "graph/fused": ({"steps": FUSED}, _steps),
+    "graph/written": ({}, _written_formula),
 }
 """Folder → the engine's entries in it by name, and their generator; packages may register more.
 

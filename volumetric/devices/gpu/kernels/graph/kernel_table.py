@@ -11,9 +11,11 @@ from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.graph import (
     cells,
     cross_attention,
+    depthwise,
     edge_attention,
     elementwise,
     few_rows,
+    formula_reduction,
     formulas,
     gemm,
     many_arrays,
@@ -48,6 +50,7 @@ _OWN: Mapping[str, Lowerer] = {
     "concat": strided_copies.concat,
     "broadcast": strided_copies.broadcast,
     "reduce": reduce.reduce,
+    "reduce_formula": formula_reduction.reduce_formula,
     "assign": strided_copies.assign,
     "gather_rows": strided_copies.gather_rows,
     "scatter_rows": scatter.scatter_rows,
@@ -73,6 +76,8 @@ _OWN: Mapping[str, Lowerer] = {
     "weigh_rows": strided_copies.weigh_rows,
     "edge_attend": edge_attention.edge_attend,
     "edge_attend_grad": edge_attention.edge_attend_grad,
+    "depthwise_conv": depthwise.depthwise_conv,
+    "depthwise_conv_grad": depthwise.depthwise_conv_grad,
     "cell": cells.cell,
     "cell_grad": cells.cell_grad,
     "recurrent": recurrent.recurrent,
@@ -102,8 +107,9 @@ GUARDED = frozenset(
         "concat",
         "broadcast",
         "reduce",
+        "reduce_formula",
     }
-    | {"gather_rows", "weigh_rows", "softmax", "entmax", "keep_largest", "norm", "cross_attend"}
+    | {"gather_rows", "weigh_rows", "softmax", "entmax", "keep_largest", "norm", "cross_attend", "depthwise_conv"}
 )
 """Operations whose launches all check in each workgroup whether their part of the first result is read."""
 
@@ -112,6 +118,8 @@ def has_kernel(op: str, inputs: Sequence[Shape], attrs: Mapping[str, Any], caps:
     """Whether an operation that could be expanded into others has a kernel."""
     if op == "cross_attend":
         return not attrs["known"] and cross_attention.supports_cross_attend(inputs, attrs["heads"], caps)
+    if op in ("depthwise_conv", "depthwise_conv_grad"):
+        return depthwise.supports_taps(inputs[1 if op == "depthwise_conv" else 2])
     return op in LOWERERS
 
 
