@@ -112,8 +112,8 @@ def _record_matrix(
     for shard in matrix.shards:
         own = replace(shape, format=shard.format)
         cut = matrix_tiles.choose_cut(replace(own, n=shard.units), frame.rows, r.caps)
-        place = {"first": shard.first, "units": shard.units, "rows": frame.rows}
-        product = matrix_tiles.matrix_gemm(own, r.caps, cut, guard=predicate, **place)
+        first, units, rows = shard.first, shard.units, frame.rows
+        product = matrix_tiles.matrix_gemm(own, r.caps, cut, first=first, units=units, rows=rows, guard=predicate)
         bound = {**sides, **shard.buffers}
         if cut.splits == 1:
             entries.append(entry(product, {**buffers, **bound}, control=frame.control))
@@ -122,7 +122,7 @@ def _record_matrix(
         gate = {name: buffers[name] for name in ("gate",) if name in buffers}
         entries.append(entry(product, {**bound, **gate, "y": splits}, control=frame.control))
         after = {name: buffer for name, buffer in buffers.items() if name != "gate"}
-        join = matrix_tiles.join_splits(own, cut, **place)
+        join = matrix_tiles.join_splits(own, cut, first=first, units=units, rows=rows)
         entries.append(entry(join, {**after, "splits": splits}, control=frame.control))
     return entries
 
