@@ -93,7 +93,7 @@ class HalvedProduct(Product):
         after = {name: self.buffers[name] for name in ("bias", "residual", "y") if name in self.buffers}
         weights = {name: self.buffers[name] for name in ("weights", "scales") if name in self.buffers}
         sides = {**weights, "x": rows["halved"], "undo": rows["undo"], **(gate or {}), **control}
-        place = {"first": first, "units": units, "rows": self.rows}
+        place: dict[str, Any] = {"first": first, "units": units, "rows": self.rows}
         product = matrix_gemm(shape, k.caps, cut, guard=guard, **place)
         calls = [(halve_rows(shape), {**of_rows, **rows, **control})]
         if splits == 1:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from volumetric.devices.gpu.command_list import RecordedDispatch, entry
 from volumetric.devices.gpu.kernels import gemm_tiles, matmul, matrix_tiles, row_predicate
-from volumetric.devices.gpu.kernels.dispatch import ceil_div
+from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
 from volumetric.devices.gpu.kernels.row_predicate import RowPredicate
 from volumetric.devices.gpu.weight_buffers import ResidentMatrix
@@ -111,7 +111,7 @@ def _record_matrix(
     entries = [halve]
     for shard in matrix.shards:
         own = replace(shape, format=shard.format)
-        cut = matrix_tiles.choose_cut(replace(own, n=shard.units), frame.rows, r.caps)
+        cut = r.cut_matrix(own, shard.units, frame.rows)
         first, units, rows = shard.first, shard.units, frame.rows
         product = matrix_tiles.matrix_gemm(own, r.caps, cut, first=first, units=units, rows=rows, guard=predicate)
         bound = {**sides, **shard.buffers}
@@ -125,6 +125,11 @@ def _record_matrix(
         join = matrix_tiles.join_splits(own, cut, first=first, units=units, rows=rows)
         entries.append(entry(join, {**after, "splits": splits}, control=frame.control))
     return entries
+
+
+def multiplies_halves(compute: str, caps: Caps) -> bool:
+    """Whether many rows meet weights as float16: if wanted, or by itself on a GPU with matrix units."""
+    return compute == "float16" or (compute == "auto" and caps.matrix_units)
 
 
 def meets_halves(r: RowRecorder, matrix: ResidentMatrix, shape: MatmulShape, rows: int) -> bool:

@@ -172,14 +172,17 @@ def update_graph(rule: UpdateRule) -> Graph:
 def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
     """Do all of an update by one batch.
 
-    Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`; the knobs. Output
-    [n + 2]: the sums of the losses' terms, then as `update_graph`.
+    Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`; the knobs; the output of
+    the update before. If its last number is 0, this update writes nothing, so several can be submitted together.
+    Output [n + 2]: the sums of the losses' terms, then as `update_graph`.
     """
     work = GraphBuilder(flush=True, parted=of.parted)
     training = begin_training(work, of, rule)
     forward = emit_loss(work, of, weights, training)
     gradients = master_gradients(work, rule, seeds_of(work, of, forward, training))
-    facts = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), forward.totals)
+    knobs, n = work.input("knobs", (KNOBS,)), len(of.objectives)
+    written = work.split(work.input("before", (n + 2,)), [n + 1, 1], 0)[1]
+    facts = write_update(work, rule, gradients, training.buffers, knobs, forward.totals, written=written)
     _write_stream_states(work, forward, facts[1])
     return work.finish([work.concat([forward.totals, *facts], 0)])  # one tensor: a device copies each output separately
 
@@ -303,22 +306,25 @@ def write_update(
     knobs: int,
     totals: int | None,
     paces: Mapping[str, UpdatePace] | None = None,
+    *,
+    written: int | None = None,
 ) -> list[int]:
     """Emit clipping and updates; nothing is written unless `totals`, norm, new weights and buffers are all finite.
 
-    Returns the norm of the gradients [1], and [1] of 1 if the update is written.
+    Returns the norm of the gradients [1], and [1] of 1 if the update is written, which a 0 in `written` [1] prevents.
     """
     norm, factor = _clip_factor(work, rule, gradients, knobs)
     rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
     good = _finite_mask(work, norm)
+    if written is not None:
+        good = work.binary("mul", good, written)
     if totals is not None:
         one = work.reduce(totals, "sum", (0,)) if work.shape(totals) != (1,) else totals
         good = work.binary("mul", good, _finite_mask(work, one))
 
     paced = paces or {}
 
-    def scalars(good: int) -> Callable[[str], int]:
-        """Return the function that returns the scalars of an array's update."""
+    def scalars(good: int) -> Callable[[str], int]:  # of the update of an array
         plain = work.concat([rate, factor, first, second, good], 0)
 
         def of(key: str) -> int:
