@@ -21,6 +21,7 @@ from volumetric.devices.gpu.kernels.matrix_tiles import (
     EMULATED_TILE,
     TILES,
     MatrixCut,
+    MatrixTile,
     choose_cut,
     halve_rows,
     halved_stride,
@@ -92,7 +93,7 @@ class HalvedProduct(Product):
         after = {name: self.buffers[name] for name in ("bias", "residual", "y") if name in self.buffers}
         weights = {name: self.buffers[name] for name in ("weights", "scales") if name in self.buffers}
         sides = {**weights, "x": rows["halved"], "undo": rows["undo"], **(gate or {}), **control}
-        place = {"first": first, "units": units, "rows": self.rows}
+        place: dict[str, Any] = {"first": first, "units": units, "rows": self.rows}
         product = matrix_gemm(shape, k.caps, cut, guard=guard, **place)
         calls = [(halve_rows(shape), {**of_rows, **rows, **control})]
         if splits == 1:
@@ -135,6 +136,25 @@ def test_shapes(native_kernel: Kernel, rng: np.random.Generator, rows: int, n: i
     for tile in tiles(native_kernel):
         product = HalvedProduct(native_kernel, rng, rows, "uint8:g32", n=n, k=k, **PLAIN)
         assert_close(product.matrix(tile=tile), product.expected(), SUMS)
+
+
+SMALL: Mapping[str, Any] = {"m": 16, "n": 32, "rows": 16, "columns": 32}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "tile",
+    [
+        MatrixTile(k=32, ahead=2, **SMALL),
+        MatrixTile(k=32, buffers=2, **SMALL),
+        MatrixTile(k=64, ahead=2, buffers=2, slices=2, **SMALL),
+    ],
+    ids=["two ahead", "two buffers", "slices"],
+)
+def test_ways_to_fetch_and_share_steps(native_kernel: Kernel, rng: np.random.Generator, tile: MatrixTile) -> None:
+    """In small tiles: software adapters take a minute to compile those of `TILES`, which Dawn compiles alone."""
+    product = HalvedProduct(native_kernel, rng, 18, "float16", n=37, k=5 * tile.k - 3, **PLAIN)
+    assert_close(product.matrix(tile=tile), product.expected(), SUMS)
 
 
 @pytest.mark.thorough

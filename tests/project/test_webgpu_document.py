@@ -18,6 +18,7 @@ def test_names_and_numbers_are_those_of_the_code() -> None:
     assert tuple(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == NAMES
     assert f"environment variable `{VARIABLE}`" in PAGE
     assert f"{implementation_choice._KEPT - 1:.0%}".replace("%", " %") + " faster" in PAGE
+    assert f"less than {implementation_choice._SLOWEST_TOKENS} of the other's speed" in " ".join(PAGE.split())
     assert f"token of {implementation_speed._TOKEN_PRODUCTS} products" in PAGE
     assert f"prompt of {implementation_speed._PROMPT_ROWS} rows" in " ".join(PAGE.split())
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]

@@ -64,15 +64,14 @@ class RowRecorder:
         scratch: ValueBuffers,
         attention: AttentionBuffers,
         *,
-        int8: bool,
-        halves: bool,
+        compute: str,
         tunings: TuningCache,
     ) -> None:
         self.graph = graph
         self.caps: Caps = attention.caps
         self.weights = weights
-        self.int8 = int8
-        self.halves = halves
+        self.int8 = compute == "int8"
+        self.halves: bool = products.multiplies_halves(compute, self.caps)
         self.attention = attention
         self.most_rows: int = scratch.rows
         self.product_rows: int = max(scratch.rows, scratch.tail_rows)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base.errors import DeviceError, GenerationError, UnsupportedError
-from volumetric.devices.gpu.autotune import tune_products
 from volumetric.devices.gpu.call_outputs import CallRunner
 from volumetric.devices.gpu.call_schedule import SequenceSpan, schedule_calls
 from volumetric.devices.gpu.encode import RowRecorder
@@ -20,9 +19,9 @@ from volumetric.devices.gpu.gpu_state import GpuState
 from volumetric.devices.gpu.gpu_subgraphs import GpuSubgraphs, row_nodes_and_subgraphs, rows_of_subgraphs
 from volumetric.devices.gpu.graph.graphs import GpuGraphs
 from volumetric.devices.gpu.kernels.attention import PAGE
-from volumetric.devices.gpu.kernels.dispatch import CallRows, Caps
+from volumetric.devices.gpu.kernels.dispatch import CallRows
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
-from volumetric.devices.gpu.matrix_search import tune_matrix_products
+from volumetric.devices.gpu.matrix_search import tune_every_product
 from volumetric.devices.gpu.page_pool import PagePool
 from volumetric.devices.gpu.paged_attention import AttentionBuffers, attention_shapes, with_kv_dtype
 from volumetric.devices.gpu.profile import call_times
@@ -59,11 +58,6 @@ from volumetric.run.regroup import regroup_params
 from volumetric.run.sequence_state import check_tokens
 from volumetric.run.state_file import restore_state
 from volumetric.run.step_times import StepTime
-
-
-def multiplies_halves(options: RunOptions, caps: Caps) -> bool:
-    """Whether many rows meet weights as float16: if wanted, or by itself on a GPU with matrix units."""
-    return options.compute == "float16" or (options.compute == "auto" and caps.matrix_units)
 
 
 class GpuExecutable:
@@ -123,13 +117,7 @@ class GpuExecutable:
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
         attention = AttentionBuffers(shapes, self.scratch, context.caps)
         self._recorder = RowRecorder(
-            graph,
-            self.weights,
-            self.scratch,
-            attention,
-            int8=options.compute == "int8",
-            halves=multiplies_halves(options, context.caps),
-            tunings=context.tunings,
+            graph, self.weights, self.scratch, attention, compute=options.compute, tunings=context.tunings
         )
         self._executor = executor or context.new_executor()
         self._subgraphs = GpuSubgraphs(context, graph, parts, self.weights, self._forget)
@@ -289,10 +277,7 @@ class GpuExecutable:
         if self.context.software or "timestamp-query" not in self.context.features:
             return
         with self.pool.lock:
-            products = self._recorder.products()
-            tune_products(self.context, products)
-            if self._recorder.halves and self.context.caps.matrix_units:
-                tune_matrix_products(self.context, products)
+            tune_every_product(self.context, self._recorder.products(), halves=self._recorder.halves)
             self._forget()
 
     def step_times(self, states: Sequence[GpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:

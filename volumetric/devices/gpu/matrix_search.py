@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from volumetric.devices.gpu.autotune import TimedProduct
+from volumetric.devices.gpu.autotune import TimedProduct, tune_products
 from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
 from volumetric.devices.gpu.kernels import matrix_tiles
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
@@ -43,6 +43,13 @@ def search_cuts(
         return {cut: value / product.copies for cut, value in zip(cuts, seconds, strict=True)}
     finally:
         product.close()
+
+
+def tune_every_product(context: GpuContext, products: list[tuple[MatmulShape, int]], *, halves: bool) -> None:
+    """Search for tunings of products of a row; with `halves` also of many, on matrix units."""
+    tune_products(context, products)
+    if halves and context.caps.matrix_units:
+        tune_matrix_products(context, products)
 
 
 def tune_matrix_products(context: GpuContext, products: Iterable[tuple[MatmulShape, int]]) -> None:

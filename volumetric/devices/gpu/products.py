@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from volumetric.devices.gpu.command_list import RecordedDispatch, entry
 from volumetric.devices.gpu.kernels import gemm_tiles, matmul, matrix_tiles, row_predicate
-from volumetric.devices.gpu.kernels.dispatch import ceil_div
+from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
 from volumetric.devices.gpu.kernels.row_predicate import RowPredicate
 from volumetric.devices.gpu.weight_buffers import ResidentMatrix
@@ -112,8 +112,8 @@ def _record_matrix(
     for shard in matrix.shards:
         own = replace(shape, format=shard.format)
         cut = r.cut_matrix(own, shard.units, frame.rows)
-        place = {"first": shard.first, "units": shard.units, "rows": frame.rows}
-        product = matrix_tiles.matrix_gemm(own, r.caps, cut, guard=predicate, **place)
+        first, units, rows = shard.first, shard.units, frame.rows
+        product = matrix_tiles.matrix_gemm(own, r.caps, cut, first=first, units=units, rows=rows, guard=predicate)
         bound = {**sides, **shard.buffers}
         if cut.splits == 1:
             entries.append(entry(product, {**buffers, **bound}, control=frame.control))
@@ -122,9 +122,14 @@ def _record_matrix(
         gate = {name: buffers[name] for name in ("gate",) if name in buffers}
         entries.append(entry(product, {**bound, **gate, "y": splits}, control=frame.control))
         after = {name: buffer for name, buffer in buffers.items() if name != "gate"}
-        join = matrix_tiles.join_splits(own, cut, **place)
+        join = matrix_tiles.join_splits(own, cut, first=first, units=units, rows=rows)
         entries.append(entry(join, {**after, "splits": splits}, control=frame.control))
     return entries
+
+
+def multiplies_halves(compute: str, caps: Caps) -> bool:
+    """Whether many rows meet weights as float16: if wanted, or by itself on a GPU with matrix units."""
+    return compute == "float16" or (compute == "auto" and caps.matrix_units)
 
 
 def meets_halves(r: RowRecorder, matrix: ResidentMatrix, shape: MatmulShape, rows: int) -> bool:
