@@ -141,17 +141,17 @@ class AttentionShape:
         }
 
 
-def append(shape: AttentionShape) -> Dispatch:
-    """Normalise, rotate and store q, k and v of sequences with several rows.
+def append(shape: AttentionShape, *, halves: bool = False) -> Dispatch:
+    """Normalise, rotate and store q, k and v of sequences with several rows; q as float32, or scaled and as halves.
 
-    Buffers: qkv, head_params, rope, keys, values, tables, q, ctl.
+    Buffers: qkv, head_params, rope, keys, values, tables, q, ctl; with halves undo.
     """
     constants = shape.input_constants() | {"WG": 64}
     return Dispatch(
         kernel="attend_append",
         grid=WorkgroupGrid(x=shape.heads + 2 * shape.kv_heads, rows_each=1, over="multi_rows"),
         constants=constants,
-        preludes=(*shape.preludes, "warmth"),
+        preludes=(*shape.preludes, "warmth", "queries/halves" if halves else "queries/float32"),
     )
 
 
