@@ -10,11 +10,16 @@ from numpy.typing import NDArray
 
 from tests.gpu.harness import Kernel, aligned, assert_close
 from tests.gpu.test_attention import Attention, make_shape
+from tests.networks import tiny_llama
+from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.call_schedule import SequenceSpan
 from volumetric.devices.gpu.kernels import attention, matrix_attention
 from volumetric.devices.gpu.kernels.attention import AttentionShape
-from volumetric.devices.gpu.kernels.dispatch import Caps
+from volumetric.devices.gpu.kernels.dispatch import CallRows, Caps
 from volumetric.devices.gpu.kernels.matrix_attention import AttentionTile
+from volumetric.devices.reference_device import ReferenceDevice
+from volumetric.network import initialise
+from volumetric.run import RunOptions, lower
 
 Array = NDArray[Any]
 TOLERANCE = 4e-3
@@ -136,3 +141,22 @@ def test_one_attention_that_does_not_fit_leaves_all_to_float32() -> None:
     shapes: list[AttentionShape] = [make_shape(heads=2, kv_heads=2, head_dim=n) for n in (64, 130)]
     assert matrix_attention.choose_tiles(shapes, caps) is None
     assert matrix_attention.choose_tiles([], caps) is None
+
+
+@pytest.mark.parametrize(
+    ("compute", "head_dim", "kernel"),
+    [("float16", 8, "matrix_attend"), ("float16", 6, "attend_rows"), ("float32", 8, "attend_rows")],
+)
+def test_prompts_of_a_network(native_device: GpuDevice, compute: Any, head_dim: int, kernel: str) -> None:
+    """Halves are used where they are wanted and heads are whole vectors; tokens agree with the reference."""
+    network = tiny_llama(heads=6, head_dim=head_dim)
+    params = initialise(network, 0)
+    executable = native_device.compile(lower(network), params, RunOptions(context=96, compute=compute))
+    names = [call.name for call in executable.recordings.calls("whole", CallRows(40, blocks=3, pieces=1))]
+    assert {name for name in names if name in ("matrix_attend", "attend_rows")} == {kernel}
+    ids = np.random.default_rng(5).integers(0, 97, 80)
+    state = executable.new_state()
+    got = [executable.forward(state, ids[a:b], last_only=False) for a, b in ((0, 41), (41, 78), (78, 79), (79, 80))]
+    exact = ReferenceDevice(np.float64).compile(lower(network), params, RunOptions(context=96))
+    expected = exact.forward(exact.new_state(), ids, last_only=False)
+    assert_close(np.concatenate(got), expected, TOLERANCE if compute == "float16" else 4e-6)
