@@ -60,6 +60,10 @@ SHAPES = {
     ),
     "chunks": make_shape(heads=2, kv_heads=1, head_dim=16, rotary=6, chunk=19, half=True),
     "wide": make_shape(heads=2, kv_heads=2, head_dim=96, qk_norm="rms", qk_norm_eps=1e-5, half=True),
+    "norms of their own": make_shape(
+        heads=3, kv_heads=1, head_dim=24, rotary=16, qk_norm="layer", own_gains=True, qk_norm_eps=1e-5, sinks=True,
+        temperature_scale=0.3, temperature_every=7,
+    ),
     "bidirectional": make_shape(heads=2, kv_heads=2, head_dim=12, causal=False, state=False),
     "bidirectional window": make_shape(heads=2, kv_heads=2, head_dim=12, causal=False, state=False, window=9),
 }  # fmt: skip
@@ -67,7 +71,7 @@ SHAPES = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("fallback_device", ["native", "no subgroups, no immediates"], indirect=True)
-@pytest.mark.parametrize("name", ["grouped", "everything", "chunks", "wide"])
+@pytest.mark.parametrize("name", ["grouped", "everything", "chunks", "wide", "norms of their own"])
 def test_chunks_of_odd_lengths(kernel: Kernel, rng: np.random.Generator, name: str) -> None:
     layer = HalvedAttention(kernel, rng, SHAPES[name], 80)
     ends = [0, 1, 34, 49, 78]
@@ -143,6 +147,7 @@ def test_one_attention_that_does_not_fit_leaves_all_to_float32() -> None:
     assert matrix_attention.choose_tiles([], caps) is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("compute", "head_dim", "kernel"),
     [("float16", 8, "matrix_attend"), ("float16", 6, "attend_rows"), ("float32", 8, "attend_rows")],
