@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ SHAPES = {
 def test_chunks_of_odd_lengths(kernel: Kernel, rng: np.random.Generator, name: str) -> None:
     layer = HalvedAttention(kernel, rng, SHAPES[name], 80)
     ends = [0, 1, 34, 49, 78]
-    got = [layer.prefill(a, b) for a, b in zip(ends, ends[1:], strict=False)]
+    got = [layer.prefill(a, b) for a, b in pairwise(ends)]
     assert_close(np.concatenate([*got, layer.decode(78)]), layer.expected(79), TOLERANCE)
 
 

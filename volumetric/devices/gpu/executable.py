@@ -121,9 +121,7 @@ class GpuExecutable:
         pool = PagePool(context, cache_shapes, options.context, fixed) if shared_with is None else shared_with.pool
         self.pool: PagePool = pool
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
-        attention = AttentionBuffers(
-            shapes, self.scratch, context.caps, halves=attends_halves(options, context.caps)
-        )
+        attention = AttentionBuffers(shapes, self.scratch, context.caps, halves=attends_halves(options, context.caps))
         self._recorder = RowRecorder(
             graph,
             self.weights,

@@ -30,7 +30,8 @@ const TEAMS: u32 = WG / LANES;
 const QUADS: u32 = 64u / LANES;              // vectors of a fragment for each invocation
 const OWN: u32 = FM * FS;                    // fragments of a subgroup in `staged`
 const TURNS: u32 = (FM * FO + OWN - 1u) / OWN;
-const LOADS: u32 = (BK * 4u * FD + WG - 1u) / WG;  // vectors of a tile for each invocation
+const LOADS: u32 = (BK * 4u * FD + WG - 1u) / WG;    // vectors of a tile for each invocation
+const Q_LOADS: u32 = (BM * 4u * FD + WG - 1u) / WG;  // and of its queries
 const ALIGN: u32 = min(BK, PAGE);
 const LOG2_E: f32 = 1.4426950408889634;
 // A weight is 2^(score - top). `top` becomes the maximum of a row once that exceeds it by so much, and only then is the
@@ -61,7 +62,8 @@ fn place_tile(line: u32, head: u32, base: u32, total: u32, own: u32) -> Cells {
     return r;
 }
 
-// Row in the cache of position base + i; positions beyond `more` repeat that one, because others may hold NaN.
+// Row in the cache of position base + i; positions beyond `more`, the last of the tile, repeat that one, because others may
+// hold NaN.
 fn tile_row(cells: Cells, i: u32, more: u32) -> u32 {
     let at = min(i, more);
     var start = cells[0];
@@ -70,12 +72,23 @@ fn tile_row(cells: Cells, i: u32, more: u32) -> u32 {
     return start + at;
 }
 
+// Row and column of vector t that this invocation moves. Where rows divide the workgroup its column stays the same, and
+// compilers see that addresses differ by constants.
+fn line_of(lid: u32, t: u32) -> u32 {
+    if (WG % (4u * FD) == 0u) { return lid / (4u * FD) + t * (WG / (4u * FD)); }
+    return (lid + t * WG) / (4u * FD);
+}
+
+fn column_of(lid: u32, t: u32) -> u32 {
+    if (WG % (4u * FD) == 0u) { return lid % (4u * FD); }
+    return (lid + t * WG) % (4u * FD);
+}
+
 fn fetch_keys(lid: u32, cells: Cells, more: u32) -> Tile {
     var r: Tile;
     //@unroll
     for (var t = 0u; t < LOADS; t++) {
-        let i = min(lid + t * WG, BK * 4u * FD - 1u);
-        r[t] = keys[tile_row(cells, i / (4u * FD), more) * HD4 + min(i % (4u * FD), HD4 - 1u)];
+        r[t] = keys[tile_row(cells, line_of(lid, t), more) * HD4 + min(column_of(lid, t), HD4 - 1u)];
     }
     return r;
 }
@@ -84,8 +97,7 @@ fn fetch_values(lid: u32, cells: Cells, more: u32) -> Tile {
     var r: Tile;
     //@unroll
     for (var t = 0u; t < LOADS; t++) {
-        let i = min(lid + t * WG, BK * 4u * FD - 1u);
-        r[t] = values[tile_row(cells, i / (4u * FD), more) * HD4 + min(i % (4u * FD), HD4 - 1u)];
+        r[t] = values[tile_row(cells, line_of(lid, t), more) * HD4 + min(column_of(lid, t), HD4 - 1u)];
     }
     return r;
 }
@@ -94,11 +106,10 @@ fn fetch_values(lid: u32, cells: Cells, more: u32) -> Tile {
 fn store_tile(lid: u32, r: Tile) {
     //@unroll
     for (var t = 0u; t < LOADS; t++) {
-        let i = lid + t * WG;
-        if (BK * 4u * FD % WG == 0u || i < BK * 4u * FD) {
-            let at = KV_AT + i / (4u * FD) * S4 + i % (4u * FD);
+        if (BK * 4u * FD % WG == 0u || lid + t * WG < BK * 4u * FD) {
+            let at = KV_AT + line_of(lid, t) * S4 + column_of(lid, t);
             tile[at] = cached_halves(r[t]);
-            if (HD4 < 4u * FD && i % (4u * FD) >= HD4) { tile[at] = halves(vec4<f32>(0.0)); }
+            if (HD4 < 4u * FD && column_of(lid, t) >= HD4) { tile[at] = halves(vec4<f32>(0.0)); }
         }
     }
 }
@@ -147,13 +158,20 @@ fn main(
     if (CHUNK > 0u) { first = max(first, (at0 - at0 % max(CHUNK, 1u)) / ALIGN * ALIGN); }
 
     var cells = place_tile(place.y, kv, first, total, own_row);
-    var fetched = fetch_keys(lid, cells, total - 1u - first);
-    for (var i = lid; i < BM * 4u * FD; i += WG) {
-        let r = i / (4u * FD);
-        let d = i % (4u * FD);
+    var fetched = fetch_keys(lid, cells, min(total - 1u - first, BK - 1u));
+    var asked: array<vec2<u32>, Q_LOADS>;
+    //@unroll
+    for (var t = 0u; t < Q_LOADS; t++) {
+        let r = min(line_of(lid, t), BM - 1u);
         let m = min(m0 + r / GROUP, last - 1u);
-        let bits = q[(m * HEADS + h0 + r % GROUP) * HD4 + min(d, HD4 - 1u)];
-        tile[r * S4 + d] = halves_of_bits(select(vec2<u32>(0u), bits, d < HD4));
+        asked[t] = q[(m * HEADS + h0 + r % GROUP) * HD4 + min(column_of(lid, t), HD4 - 1u)];
+    }
+    //@unroll
+    for (var t = 0u; t < Q_LOADS; t++) {
+        if (BM * 4u * FD % WG == 0u || lid + t * WG < BM * 4u * FD) {
+            let bits = select(vec2<u32>(0u), asked[t], column_of(lid, t) < HD4);
+            tile[line_of(lid, t) * S4 + column_of(lid, t)] = halves_of_bits(bits);
+        }
     }
     var query: array<Left, FM * FD>;
     if (HOLD == 1u) {
@@ -183,7 +201,7 @@ fn main(
     for (var base = first; base < end; base += BK) {
         store_tile(lid, fetched);
         workgroupBarrier();
-        fetched = fetch_values(lid, cells, total - 1u - base);
+        fetched = fetch_values(lid, cells, min(total - 1u - base, BK - 1u));
         var s: array<Sums, FM * FS>;
         //@unroll
         for (var i = 0u; i < FM * FS; i++) { s[i] = Sums(); }
@@ -257,7 +275,7 @@ fn main(
         store_tile(lid, fetched);
         if (base + BK < end) {
             cells = place_tile(place.y, kv, base + BK, total, own_row);
-            fetched = fetch_keys(lid, cells, total - 1u - base - BK);
+            fetched = fetch_keys(lid, cells, min(total - 1u - base - BK, BK - 1u));
         }
         let each = workgroupUniformLoad(&outgrown);
         var any = 0u;
