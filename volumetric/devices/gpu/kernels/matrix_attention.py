@@ -67,6 +67,8 @@ TILES: dict[int, tuple[AttentionTile, ...]] = {
     ),
 }
 """Largest head → tiles on matrix units for one head, the best first; the first that fits is taken."""
+MOST_SHARED = 8
+"""Query heads of a kv head that share a tile at most; 1: each has tiles of its own, of as many rows as their height."""
 _EMULATED = (
     AttentionTile(rows=32, parts=4, hold=False),
     AttentionTile(rows=16, parts=4, hold=False),
@@ -85,7 +87,7 @@ def choose_tiles(shapes: Iterable[AttentionShape], caps: Caps) -> dict[Attention
     fitting = {shape: tile for shape, tile in listed.items() if tile is not None}
     if not listed or len(fitting) < len(listed):
         return None
-    least = min(max(16, tile.rows // _share(shape)) for shape, tile in fitting.items())
+    least = min(max(16, tile.rows // min(_share(shape), MOST_SHARED)) for shape, tile in fitting.items())
     rows = 1 << least.bit_length() - 1
     return {shape: with_heads(shape, tile, rows) for shape, tile in fitting.items()}
 
@@ -93,8 +95,8 @@ def choose_tiles(shapes: Iterable[AttentionShape], caps: Caps) -> dict[Attention
 def with_heads(shape: AttentionShape, tile: AttentionTile, rows: int) -> AttentionTile:
     """Return the tile with so many rows, and as many heads as then fit into its height."""
     unit = 16 * tile.fragments
-    counts = (n for n in range(tile.height // rows, 0, -1) if _share(shape) % n == 0 and n * rows % unit == 0)
-    heads = next(counts, 1)
+    most = min(tile.height // rows, MOST_SHARED)
+    heads = next((n for n in range(most, 0, -1) if _share(shape) % n == 0 and n * rows % unit == 0), 1)
     return replace(tile, rows=rows, heads=heads, fragments=tile.fragments if heads * rows % unit == 0 else 1)
 
 
