@@ -21,6 +21,7 @@ from volumetric.devices.gpu.kernels import (
     experts,
     gemm_tiles,
     matmul,
+    matrix_attention,
     matrix_stacks,
     matrix_tiles,
     recurrence,
@@ -90,7 +91,8 @@ def modules() -> tuple[Module, ...]:
 @cache
 def matrix_modules() -> tuple[Module, ...]:
     """Every dispatch that multiplies on matrix units."""
-    units = (d for d in _halved_products(_OF_UNITS) if MATRIX_UNITS in d.preludes)
+    every = (*_halved_products(_OF_UNITS), *_halved_attention(_OF_UNITS))
+    units = (dispatch for dispatch in every if MATRIX_UNITS in dispatch.preludes)
     return tuple(Module(UNITS, dispatch) for dispatch in {dispatch.key: dispatch for dispatch in units}.values())
 
 
@@ -124,6 +126,7 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
     yield from _products(caps)
     yield from _halved_products(caps)
     yield from _attention(caps)
+    yield from _halved_attention(caps)
     yield from _mixtures(caps)
     yield from _state_space()
     for layout in FORMATS.values():
@@ -304,6 +307,20 @@ def _attention(caps: Caps) -> Iterator[Dispatch]:
     yield from (attention.rows(shape, caps), attention.split(shape, caps))
     yield attention.rows(replace(shape, causal=False, state=False), caps)
     yield attention.append(replace(shape, causal=False, state=False))
+
+
+def _halved_attention(caps: Caps) -> Iterator[Dispatch]:
+    """Attention of prompts as products of halves: each width of heads and way to mask, and queries of odd sizes."""
+    plain = AttentionShape(heads=8, kv_heads=2, head_dim=64, context=4096, scale=0.2, rotary=16, half=True)
+    masked = replace(plain, head_dim=20, rotary=8, softcap=3.0, window=7, sinks=True, chunk=9, half=False)
+    shapes = [replace(plain, head_dim=head_dim) for head_dim in (64, 80, 128, 256)]
+    shapes += [masked, replace(masked, causal=False, state=False), replace(plain, kv_heads=8)]
+    shapes += [replace(plain, qk_norm=norm, own_gains=norm == "layer") for norm in ("rms", "layer")]
+    for shape in shapes:
+        yield attention.append(shape, halves=True)
+        tiles = matrix_attention.choose_tiles([shape], caps)
+        if tiles:
+            yield matrix_attention.rows(shape, caps, tiles[shape])
 
 
 def graph_dispatches(caps: Caps) -> Iterator[Dispatch]:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from volumetric.base.errors import SpecError
+from volumetric.devices.gpu.kernels import matrix_attention
+from volumetric.devices.gpu.kernels.attention import AttentionShape
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.gemm_tiles import TILES, gemm
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
-from volumetric.devices.gpu.kernels.matrix_tiles import TILES as MATRIX_TILES
-from volumetric.devices.gpu.kernels.matrix_tiles import MatrixCut, matrix_gemm
+from volumetric.devices.gpu.kernels.matrix_attention import AttentionTile
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.devices.gpu.shaders import ShaderTarget, available, link, linker, read_shader
 from volumetric.devices.gpu.shaders.dialects import DIALECTS, Dialect
@@ -125,10 +126,10 @@ def test_matrix_units_in_each_dialect(dialect: Dialect) -> None:
     environment", so its text is held to https://github.com/gfx-rs/wgpu/blob/trunk/docs/api-specs/cooperative_matrix.md.
     """
     caps = Caps(subgroup_size=32, immediates=True, max_workgroup=1024, max_shared=49152, matrix_units=True)
-    shape = MatmulShape(k=64, n=64, format=FORMATS["int4:g32"])
-    dispatch = matrix_gemm(shape, caps, MatrixCut(tile=MATRIX_TILES[0]), first=0, units=64)
+    shape = AttentionShape(heads=2, kv_heads=1, head_dim=64, context=64, scale=0.125)
+    dispatch = matrix_attention.rows(shape, caps, AttentionTile(rows=32, heads=2))
     target = ShaderTarget(subgroup_size=32, immediates=True, dialect=dialect)
-    text = link("matrix_gemm", constants=dispatch.constants, preludes=dispatch.preludes, target=target).text
+    text = link("matrix_attend", constants=dispatch.constants, preludes=dispatch.preludes, target=target).text
     golden = (Path(__file__).parent / f"matrix_units_{dialect}.wgsl").read_text(encoding="utf-8")
     directives, fragments = golden.split("\n\n")
     assert text.startswith(f"{directives}\nconst ")
@@ -182,7 +183,7 @@ def test_every_kernel_stays_within_eight_storage_buffers() -> None:
 
 def test_no_kernel_enables_subgroups() -> None:
     """Naga rejects the directive though it has the functions."""
-    for folder in ("", "dtype", "unary", "kv", "operand", "source", "sums", "matrix", "tile"):
+    for folder in ("", "dtype", "unary", "kv", "operand", "source", "sums", "matrix", "tile", "queries"):
         for name in available(folder):
             assert not re.search(r"^\s*enable\b", read_shader(f"{folder}/{name}" if folder else name), re.MULTILINE), (
                 name

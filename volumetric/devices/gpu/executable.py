@@ -23,7 +23,7 @@ from volumetric.devices.gpu.kernels.dispatch import CallRows
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.devices.gpu.matrix_search import tune_every_product
 from volumetric.devices.gpu.page_pool import PagePool
-from volumetric.devices.gpu.paged_attention import AttentionBuffers, attention_shapes, with_kv_dtype
+from volumetric.devices.gpu.paged_attention import AttentionBuffers, attends_halves, attention_shapes, with_kv_dtype
 from volumetric.devices.gpu.profile import call_times
 from volumetric.devices.gpu.recording_cache import RecordingCache
 from volumetric.devices.gpu.row_limits import RowLimits
@@ -115,7 +115,7 @@ class GpuExecutable:
         pool = PagePool(context, cache_shapes, options.context, fixed) if shared_with is None else shared_with.pool
         self.pool: PagePool = pool
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
-        attention = AttentionBuffers(shapes, self.scratch, context.caps)
+        attention = AttentionBuffers(shapes, self.scratch, context.caps, halves=attends_halves(options, context.caps))
         self._recorder = RowRecorder(
             graph, self.weights, self.scratch, attention, compute=options.compute, tunings=context.tunings
         )

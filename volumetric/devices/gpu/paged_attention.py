@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from volumetric.base.errors import UnsupportedError
 from volumetric.devices.gpu.command_list import RecordedDispatch, entry
-from volumetric.devices.gpu.kernels import attention, matmul
+from volumetric.devices.gpu.kernels import attention, matmul, matrix_attention
 from volumetric.devices.gpu.kernels.attention import AttentionShape
 from volumetric.devices.gpu.kernels.dispatch import Caps, power_of_two
 from volumetric.devices.gpu.kernels.matmul import SplitPartials
@@ -24,6 +24,7 @@ from volumetric.run.plan import Plan
 if TYPE_CHECKING:
     from volumetric.devices.gpu.encode import RecordingFrame, RowRecorder
     from volumetric.devices.gpu.kernels.attention import RowsTuning
+    from volumetric.devices.gpu.kernels.matrix_attention import AttentionTile
 
 _FUSE_COMBINE_BYTES = 6 << 20
 """Bytes of attention partials read by all workgroups of an output projection together, up to which reading them is
@@ -45,6 +46,16 @@ def with_kv_dtype(options: RunOptions, plan: Plan, params: Params) -> RunOptions
         return options
     narrow = any(params[key].scheme.dtype.bits < 32 for key in plan.params)
     return replace(options, kv_dtype="float16" if narrow else "float32")
+
+
+def attends_halves(options: RunOptions, caps: Caps) -> bool:
+    """Whether attention of prompts rounds its queries, and keys and values where they are float32, to float16.
+
+    By itself only with a cache of float16, or weights of under 32 bits, whose products lose as many digits.
+    """
+    return options.compute == "float16" or (
+        options.compute == "auto" and caps.matrix_units and options.kv_dtype == "float16"
+    )
 
 
 def attention_shapes(graph: Graph, options: RunOptions) -> dict[int, AttentionShape]:
@@ -87,19 +98,26 @@ class AttentionBuffers:
     Attributes
     ----------
     shapes : output of a node → its attention
+    tiles : tile of each attention whose prompts are multiplied as halves; None: all are multiplied as float32
     block : rows that prefill attention processes at once, the same in all layers
     whole : some layer attends only to rows of the call, so that a call must have all rows of a sequence
     """
 
-    def __init__(self, shapes: Mapping[int, AttentionShape], scratch: ValueBuffers, caps: Caps) -> None:
+    def __init__(
+        self, shapes: Mapping[int, AttentionShape], scratch: ValueBuffers, caps: Caps, *, halves: bool = False
+    ) -> None:
         self.shapes = shapes
         self.caps = caps
         self.tables: RotationTables = RotationTables(scratch)
         cuts = [attention.tune_rows(shape, caps) for shape in shapes.values()]
         self.cut: RowsTuning | None = min(cuts, key=lambda tuning: tuning.rows, default=None)
-        self.block: int = self.cut.rows if self.cut else 1
+        self.tiles: dict[AttentionShape, AttentionTile] | None = (
+            matrix_attention.choose_tiles(shapes.values(), caps) if halves else None
+        )
+        blocks = {tile.rows for tile in self.tiles.values()} if self.tiles else {self.cut.rows} if self.cut else {1}
+        (self.block,) = blocks
         self.whole: bool = any(not (shape.state and shape.causal) for shape in shapes.values())
-        self.queries, self._parts, self._maxima, self.alone = "", "", "", {}
+        self.queries, self.undo, self._parts, self._maxima, self.alone = "", "", "", "", {}
         self._reserve(scratch)
 
     def joined_splits(self) -> dict[str, str]:
@@ -116,6 +134,8 @@ class AttentionBuffers:
         if not shapes:
             return
         self.queries: str = make(max(4 * rows * s.heads * s.padded for s in shapes), "queries")
+        if self.tiles:
+            self.undo: str = make(max(4 * rows * s.heads for s in shapes), "powers of two of queries")
         buckets = [1 << i for i in range(power_of_two(rows).bit_length())]
         parts = [(s, n * attention.tune_split(s, self.caps, n).splits) for s in shapes for n in buckets]
         self._parts = make(max(4 * n * s.heads * s.padded for s, n in parts), "attention parts")
@@ -139,10 +159,13 @@ def attend(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDi
     y = frame.values[node.outputs[0]]
     entries = []
     if frame.singles < frame.rows:
-        entries.append(entry(attention.append(shape), {**source, "q": shared.queries}, control=frame.control))
-        rows = attention.rows(shape, r.caps, shared.cut)
+        tile = shared.tiles[shape] if shared.tiles else None
+        queries = {"q": shared.queries} | ({"undo": shared.undo} if tile else {})
+        append = attention.append(shape, halves=tile is not None)
+        entries.append(entry(append, {**source, **queries}, control=frame.control))
+        rows = matrix_attention.rows(shape, r.caps, tile) if tile else attention.rows(shape, r.caps, shared.cut)
         own = {"head_params": params} if shape.sinks and params is not None else {}
-        entries.append(entry(rows, {**caches, "q": shared.queries, "y": y, **own}, control=frame.control))
+        entries.append(entry(rows, {**caches, **queries, "y": y, **own}, control=frame.control))
     if not frame.singles:
         return entries
     tuning = attention.tune_split(shape, r.caps, frame.singles)

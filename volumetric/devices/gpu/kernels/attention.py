@@ -11,6 +11,7 @@ from volumetric.devices.gpu.kernels.matmul import NORMS
 
 PAGE = 32
 """Rows of a page: whole tiles of `rows`, and small enough that the unused part of a last page hardly counts."""
+_APPEND_WORKGROUP = 256
 _MOST_HEADS = 8
 """Query heads that a decoding workgroup keeps in registers; more would spill."""
 
@@ -141,17 +142,30 @@ class AttentionShape:
         }
 
 
-def append(shape: AttentionShape) -> Dispatch:
-    """Normalise, rotate and store q, k and v of sequences with several rows.
+def append(shape: AttentionShape, *, halves: bool = False) -> Dispatch:
+    """Normalise, rotate and store q, k and v of sequences with several rows; q as float32, or scaled and as halves.
 
-    Buffers: qkv, head_params, rope, keys, values, tables, q, ctl.
+    Buffers: qkv, head_params, rope, keys, values, tables, q, ctl; with halves undo.
     """
+    if halves and shape.head_dim % 8 == 0 and shape.rotary % 8 == 0:
+        return _halve_append(shape)
     constants = shape.input_constants() | {"WG": 64}
     return Dispatch(
         kernel="attend_append",
         grid=WorkgroupGrid(x=shape.heads + 2 * shape.kv_heads, rows_each=1, over="multi_rows"),
         constants=constants,
-        preludes=(*shape.preludes, "warmth"),
+        preludes=(*shape.preludes, "warmth", "queries/halves" if halves else "queries/float32"),
+    )
+
+
+def _halve_append(shape: AttentionShape) -> Dispatch:
+    team, heads = power_of_two(shape.head_dim // 8), shape.heads + 2 * shape.kv_heads
+    workgroup = max(team, min(_APPEND_WORKGROUP, power_of_two(team * heads)))
+    return Dispatch(
+        kernel="halve_append",
+        grid=WorkgroupGrid(x=ceil_div(team * heads, workgroup), rows_each=1, over="multi_rows"),
+        constants=shape.input_constants() | {"WG": workgroup, "BATCH": 1, "TEAM": team},
+        preludes=(*shape.preludes, "warmth", "queries/halves"),
     )
 
 

@@ -1,11 +1,11 @@
 // Prefill: q/k norm and rotation of every head of every row of the longer sequences; k and v go to the cache, q
-// (scaled) to a separate buffer. A workgroup handles one head of one row. Heads of qkv are numbered q, then k, then v.
+// (scaled) to a separate buffer, in the form of a prelude of `queries`. A workgroup handles one head of one row. Heads of qkv are numbered q, then k, then v.
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;            // (rows, QKV_STRIDE)
 @group(0) @binding(1) var<storage, read> head_params: array<f32>;    // gains of q, of k (each HEAD_DIM, or so many for each head), sinks
 @group(0) @binding(2) var<storage, read> rope: array<vec2<f32>>;     // (positions, ROTARY / 2): cos, sin
 @group(0) @binding(3) var<storage, read_write> keys: array<Cached>;  // (pages, KV_HEADS, PAGE, HD4)
 @group(0) @binding(4) var<storage, read_write> values: array<Cached>;
-@group(0) @binding(5) var<storage, read_write> q: array<vec4<f32>>;  // (rows, HEADS, HD4)
+@group(0) @binding(5) var<storage, read_write> q: array<Query>;      // (rows, HEADS, HD4)
 
 const HD4: u32 = (HEAD_DIM + 3u) / 4u;
 const HALF: u32 = ROTARY / 2u;
@@ -55,12 +55,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
     }
     workgroupBarrier();
+    let scale = SCALE * warmth(place.x);
+    var power = 1.0;
+    if (h < HEADS) { power = query_power(row * HEADS + h, scale, lid); }
     if (row >= ctl.rows) { return; }
     let page = page_of(place.y, position);
     for (var d4 = lid; d4 < HD4; d4 += WG) {
         let v = vec4<f32>(head[4u * d4], head[4u * d4 + 1u], head[4u * d4 + 2u], head[4u * d4 + 3u]);
         if (h < HEADS) {
-            q[(row * HEADS + h) * HD4 + d4] = SCALE * warmth(place.x) * v;
+            q[(row * HEADS + h) * HD4 + d4] = to_query(power * (scale * v));
         } else if (!is_value) {
             keys[cell(page, h - HEADS, position) * HD4 + d4] = to_cache(v);
         } else {

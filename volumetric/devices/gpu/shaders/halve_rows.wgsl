@@ -38,17 +38,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let bits = bitcast<vec4<u32>>(normed(row, v, mean, shift, factor)) & vec4<u32>(0x7fffffffu);
         top = max(top, max(max(bits.x, bits.y), max(bits.z, bits.w)));
     }
-    let exponent = team_max(f32(top >> 23u), lid, WG);
-    let whole = u32(exponent);
-    var up = 1.0;
-    var down = 1.0;
-    if (whole > 0u && whole < 255u) {
-        // 2^(14 - e) and its inverse, e = whole - 127, within the exponents of normal numbers
-        let e = clamp(i32(whole) - 141, -126, 126);
-        up = bitcast<f32>(u32(127 - e) << 23u);
-        down = bitcast<f32>(u32(127 + e) << 23u);
-    }
-    if (lid == 0u) { undo[row] = down; }
+    let powers = halving_powers(team_max(f32(top >> 23u), lid, WG));
+    let up = powers.x;
+    if (lid == 0u) { undo[row] = powers.y; }
     for (var v = lid; v < STRIDE / 4u; v += WG) {
         let r = select(vec4<f32>(0.0), up * normed(row, min(v, K4 - 1u), mean, shift, factor), v < K4);
         halved[row * (STRIDE / 4u) + v] = vec2<u32>(pack2x16float(r.xy), pack2x16float(r.zw));
