@@ -69,8 +69,10 @@ TILES: dict[int, tuple[AttentionTile, ...]] = {
 """Largest head → tiles on matrix units for one head, the best first; the first that fits is taken.
 
 Measured on an H200: 512 rows of 32 heads of 128 take 25 µs, of 9 heads of 64 14 µs; `attend_rows` 132 and 44."""
-MOST_SHARED = 8
-"""Query heads of a kv head that share a tile at most; 1: each has tiles of its own, of as many rows as their height."""
+MOST_SHARED = 1
+"""Query heads of a kv head that share a tile at most; 1: each has tiles of its own, of as many rows as their height.
+
+On an H200 three heads in tiles of 3 or 6 subgroups gave wrong sums, for an unknown reason, and were no faster."""
 _EMULATED = (
     AttentionTile(rows=32, parts=4, hold=False),
     AttentionTile(rows=16, parts=4, hold=False),
@@ -98,9 +100,7 @@ def with_heads(shape: AttentionShape, tile: AttentionTile, rows: int) -> Attenti
     """Return the tile with so many rows, and as many heads as then fit into its height."""
     unit = 16 * tile.fragments
     most = min(tile.height // rows, MOST_SHARED)
-    # On an H200 workgroups of 3 and of 6 subgroups gave wrong sums; those of 2, 4, 8 and 12 did not.
-    shares = (n for n in range(most, 0, -1) if _share(shape) % n == 0 and n & (n - 1) == 0 and n * rows % unit == 0)
-    heads = next(shares, 1)
+    heads = next((n for n in range(most, 0, -1) if _share(shape) % n == 0 and n * rows % unit == 0), 1)
     return replace(tile, rows=rows, heads=heads, fragments=tile.fragments if heads * rows % unit == 0 else 1)
 
 
