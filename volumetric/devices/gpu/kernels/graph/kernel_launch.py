@@ -47,6 +47,7 @@ class LoweringRequest:
     ----------
     integers : which inputs are int32
     read_outputs : which outputs are read; empty: all
+    halves : whether products may round both sides to float16, see `Graph.products`
     """
 
     op: str
@@ -56,6 +57,7 @@ class LoweringRequest:
     integers: tuple[bool, ...] = ()
     read_outputs: tuple[bool, ...] = ()
     caps: Caps = field(default_factory=Caps)
+    halves: bool = False
 
     def size(self, index: int = 0) -> int:
         """Elements of an input."""

@@ -3,9 +3,10 @@
 // the barriers around their use.
 alias Halves4 = vec2<u32>;
 
-struct Left { at: u32, stride: u32 }
+// `turned`: rows of the tile are k.
+struct Left { at: u32, stride: u32, turned: bool }
 
-struct Right { at: u32, stride: u32 }
+struct Right { at: u32, stride: u32, turned: bool }
 
 const EACH: u32 = 256u / LANES;
 
@@ -15,19 +16,35 @@ fn halves(v: vec4<f32>) -> Halves4 { return vec2<u32>(pack2x16float(v.xy), pack2
 
 fn halves_of_bits(bits: vec2<u32>) -> Halves4 { return bits; }
 
-fn load_left(at: u32, stride: u32) -> Left { return Left(at, stride); }
+fn load_left(at: u32, stride: u32) -> Left { return Left(at, stride, false); }
 
-fn load_right(at: u32, stride: u32) -> Right { return Right(at, stride); }
+fn load_right(at: u32, stride: u32) -> Right { return Right(at, stride, false); }
+
+fn load_left_turned(at: u32, stride: u32) -> Left { return Left(at, stride, true); }
+
+fn load_right_turned(at: u32, stride: u32) -> Right { return Right(at, stride, true); }
 
 fn numbers(v: Halves4) -> vec4<f32> { return vec4<f32>(unpack2x16float(v.x), unpack2x16float(v.y)); }
 
+// Elements 4 k … 4 k + 3 of row, or column, `which` of a side.
+fn four(at: u32, stride: u32, turned: bool, which: u32, k: u32) -> vec4<f32> {
+    if (!turned) { return numbers(tile[at + which * stride + k]); }
+    let first = at + 4u * k * stride + which / 4u;
+    let e = which % 4u;
+    return vec4<f32>(
+        numbers(tile[first])[e],
+        numbers(tile[first + stride])[e],
+        numbers(tile[first + 2u * stride])[e],
+        numbers(tile[first + 3u * stride])[e],
+    );
+}
+
 fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums {
     var more = sums;
-    let row = left.at + lane * EACH / 16u * left.stride;
     for (var k = 0u; k < 4u; k++) {
-        let a = numbers(tile[row + k]);
+        let a = four(left.at, left.stride, left.turned, lane * EACH / 16u, k);
         for (var e = 0u; e < EACH; e++) {
-            more[e] += dot(a, numbers(tile[right.at + (lane * EACH % 16u + e) * right.stride + k]));
+            more[e] += dot(a, four(right.at, right.stride, right.turned, lane * EACH % 16u + e, k));
         }
     }
     return more;

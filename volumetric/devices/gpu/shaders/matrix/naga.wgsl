@@ -18,6 +18,10 @@ fn load_left(at: u32, stride: u32) -> Left { return coopLoadT<Left>(&tile[at], s
 
 fn load_right(at: u32, stride: u32) -> Right { return coopLoad<Right>(&tile[at], stride); }
 
+fn load_left_turned(at: u32, stride: u32) -> Left { return coopLoad<Left>(&tile[at], stride); }
+
+fn load_right_turned(at: u32, stride: u32) -> Right { return coopLoadT<Right>(&tile[at], stride); }
+
 fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums { return coopMultiplyAdd(left, right, sums); }
 
 fn store_sums(sums: Sums, at: u32, lane: u32) {

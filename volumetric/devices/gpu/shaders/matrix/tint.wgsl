@@ -14,6 +14,11 @@ fn load_left(at: u32, stride: u32) -> Left { return subgroupMatrixLoad<Left, row
 
 fn load_right(at: u32, stride: u32) -> Right { return subgroupMatrixLoad<Right, col_major>(&tile, at, stride); }
 
+// The same where rows of `tile` are k.
+fn load_left_turned(at: u32, stride: u32) -> Left { return subgroupMatrixLoad<Left, col_major>(&tile, at, stride); }
+
+fn load_right_turned(at: u32, stride: u32) -> Right { return subgroupMatrixLoad<Right, row_major>(&tile, at, stride); }
+
 fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums {
     return subgroupMatrixMultiplyAccumulate(left, right, sums);
 }
