@@ -34,7 +34,7 @@ class BackpropCredit(CreditStrategy):
         knobs = arrays.knobs(rate, scale)
         if len(ready) > 1:
             rule = arrays.rule({name for one in ready for name in one.posed.counts})
-            tally = self._sum(ready, rule)
+            tally = self._sum(ready, rule, scale)
             norm, good = 0.0, 0.0
             if np.isfinite(tally.total):
                 program = arrays.program("update", None, lambda: update_graph(rule), tuple(rule.masters))
@@ -47,15 +47,16 @@ class BackpropCredit(CreditStrategy):
             tally = one.posed.tally(totals)
         return Update(tally=tally, norm=norm, steepest=norm, good=bool(good))
 
-    def _sum(self, ready: Sequence[PreparedBatch[ForwardPass]], rule: UpdateRule) -> Tally:
+    def _sum(self, ready: Sequence[PreparedBatch[ForwardPass]], rule: UpdateRule, scale: float) -> Tally:
         """Sum the gradients of several batches; return the sums of their loss terms, up to the first non-finite one."""
         arrays, tally = self._arrays, Tally()
+        factor = [np.array([scale], arrays.float)] if rule.scaled else []
         self._start_sums()
         for i, one in enumerate(ready):
             make = partial(gradient_graph, one.of, arrays.weights, rule)
             program = arrays.program("sum", one.of, make, tuple(rule.masters))
             keep = np.array([float(i > 0)], np.float32)
-            tally += one.posed.tally(program.run([keep, *arrays.noise(one.of, i), *one.arrays])[0].tolist())
+            tally += one.posed.tally(program.run([keep, *arrays.noise(one.of, i), *one.arrays, *factor])[0].tolist())
             if not np.isfinite(tally.total):
                 break
         return tally

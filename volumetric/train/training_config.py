@@ -11,9 +11,10 @@ from volumetric.base import config_tables
 from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError
 from volumetric.dtypes import DType, Scheme
+from volumetric.graph.ops import ProductType
 from volumetric.network.grid import CoordLike
 from volumetric.train.coercion import CONVERTERS
-from volumetric.train.learner import LearnerOptions
+from volumetric.train.learner import LearnerOptions, check_compute
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import MSE
 from volumetric.train.modes import Backprop, Mode
@@ -36,7 +37,7 @@ class TrainConfig:
 
     Attributes
     ----------
-    loss, loss_weights, optimiser, clip, dtype, frozen, decay_vectors, overlay, seed, mode : see `LearnerOptions`
+    loss, loss_weights, optimiser, clip, dtype, frozen, decay_vectors, overlay, seed, mode, compute : see `LearnerOptions`
     schedule : factor on the optimiser's learning rate
     accumulate : batches whose gradients are summed for one update; the last update of an epoch may have fewer
     epochs : passes through the data
@@ -61,6 +62,7 @@ class TrainConfig:
     overlay: LowRank | None = None
     seed: int = 0
     mode: Mode = field(default_factory=Backprop)
+    compute: ProductType = "float32"
     accumulate: int = 1
     epochs: int = 1
     max_steps: int | None = None
@@ -86,6 +88,7 @@ class TrainConfig:
             overlay: LowRank | Mapping[str, Any] | None = ...,
             seed: int = ...,
             mode: Mode | str | Mapping[str, Any] = ...,
+            compute: ProductType = ...,
             accumulate: int = ...,
             epochs: int = ...,
             max_steps: int | None = ...,
@@ -102,6 +105,7 @@ class TrainConfig:
             object.__setattr__(self, name, convert(getattr(self, name), name))
         config_tables.check_fields(self, without=CONVERTERS)
         Losses.from_losses(self.loss, self.loss_weights)
+        check_compute(self.compute)
         for name in ("accumulate", "epochs", "max_steps", "patience", "checkpoint_every", "keep_checkpoints"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -133,6 +137,8 @@ class TrainConfig:
             del settings["mode"]  # checkpoints of earlier versions have only this loss, and no loss weights
         if not self.loss_weights:
             del settings["loss_weights"]
+        if self.compute == "float32":
+            del settings["compute"]
         return settings
 
 
