@@ -41,7 +41,7 @@ def choose_tile(product: GroupedGemm, request: LoweringRequest) -> MatrixTile:
     caps = request.caps
     if not caps.matrix_units:
         return EMULATED_TILE
-    fitting = [t for t in TILES if t.workgroup <= caps.max_workgroup and _staged(t, request)]
+    fitting = [t for t in TILES if t.workgroup <= caps.max_workgroup and staged(t, request)]
     least = min(_computed(product, t) for t in fitting)
     frugal = [t for t in fitting if _computed(product, t) <= _WASTE * least]
     enough = caps.invocations // 1024 * 3 // 4
@@ -84,7 +84,7 @@ def lower_matrix_product(product: GroupedGemm, tile: MatrixTile, splits: int, re
             "BK": tile.k,
             "WM": tile.rows,
             "WN": tile.columns,
-            "STAGED": _staged(tile, request),
+            "STAGED": staged(tile, request),
             "A_ROWS": a_rows,
             "A_WIDE": a_wide,
             "B_ROWS": b_rows,
@@ -110,7 +110,8 @@ def _sides(tile: MatrixTile, request: LoweringRequest) -> tuple[tuple[int, int],
     return left, right
 
 
-def _staged(tile: MatrixTile, request: LoweringRequest) -> int:
+def staged(tile: MatrixTile, request: LoweringRequest) -> int:
+    """Subgroups that write their sums to workgroup memory at a time; 0: the tile does not fit."""
     tile_bytes = sum(8 * rows * (wide + _PADDING) for rows, wide in _sides(tile, request))
     return tile.staged(request.caps.max_shared, tile_bytes)
 
