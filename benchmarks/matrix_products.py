@@ -26,7 +26,8 @@ from volumetric.devices.gpu.kernels.dispatch import ONE_ROW
 from volumetric.devices.gpu.kernels.graph import gemm, matrix_gemm
 from volumetric.devices.gpu.kernels.graph.grouped_gemm import product_of
 from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweredNode, LoweringRequest
-from volumetric.devices.gpu.kernels.matrix_tiles import EMULATED_TILE, TILES, MatrixTile
+from volumetric.devices.gpu.kernels.graph.matrix_gemm import EMULATED_TILE
+from volumetric.devices.gpu.kernels.matrix_tiles import TILES, MatrixTile
 from volumetric.devices.gpu.profile import passes_seconds
 
 RUNS, REPEATS = 7, 20

@@ -14,8 +14,13 @@ from tests.graph.op_cases.case import normal
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.graph.grouped_gemm import product_of
 from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest
-from volumetric.devices.gpu.kernels.graph.matrix_gemm import choose_tile, lower_matrix_product, splits_of
-from volumetric.devices.gpu.kernels.matrix_tiles import EMULATED_TILE
+from volumetric.devices.gpu.kernels.graph.matrix_gemm import (
+    EMULATED_TILE,
+    choose_tile,
+    lower_matrix_product,
+    splits_of,
+)
+from volumetric.devices.gpu.kernels.matrix_tiles import TILES, MatrixTile
 from volumetric.devices.gpu.shaders import ShaderTarget, link
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.rounded_products import with_products
@@ -90,7 +95,7 @@ def test_convolutions_and_their_gradients_read_windows(axes: int) -> None:
     inputs = [normal(*graph.tensors[i].shape).astype(np.float16).astype(np.float32) for i in graph.inputs]
     graphs = narrowed_graphs("native")
     program = graphs.compile(graph, graphs.store())
-    assert {call.name for call in program.calls} == {"graph/matrix_gemm"}
+    assert {call.name for call in program.calls} - {"graph/gemm_join"} == {"graph/matrix_gemm"}
     for got, want in zip(program.run(inputs), expected(graph, inputs), strict=True):
         agree(got, want, "convolution")
 
@@ -144,3 +149,30 @@ def test_tiles_of_matrix_units(trans_a: bool, trans_b: bool) -> None:
         )
         assert load in linked.text
         assert linked.workgroup_bytes <= UNITS.max_shared
+
+
+def agrees_with_tile(tile: MatrixTile, trans_a: bool, trans_b: bool, splits: int, **narrow: int) -> None:
+    """Multiply with a tile in emulated fragments."""
+    m, n, k = tile.m + 19, tile.n + 5, 2 * tile.k + 34
+    graphs = narrowed_graphs("native")
+    caps = replace(graphs.context.caps, **narrow)
+    a, b = ((2, k, m) if trans_a else (2, m, k)), ((1, n, k) if trans_b else (1, k, n))
+    attrs = {"trans_a": trans_a, "trans_b": trans_b, "groups": 2, "activation": "linear"}
+    of = LoweringRequest(op="gemm", inputs=(a, b), outputs=((2, m, n),), attrs=attrs, caps=caps, halves=True)
+    left, right = (normal(*shape).astype(np.float16).astype(np.float32) for shape in (a, b))
+    lowered = lower_matrix_product(product_of(of), tile, splits, of)
+    want = (left.swapaxes(1, 2) if trans_a else left).astype(np.float64) @ (right.swapaxes(1, 2) if trans_b else right)
+    agree(run_lowered(graphs, lowered, [left, right], (2, m, n)), want.astype(np.float32), "product")
+
+
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(True, False), (False, True)])
+def test_subgroups_share_a_tile_and_take_turns(trans_a: bool, trans_b: bool) -> None:
+    tile = MatrixTile(m=32, n=64, k=16, rows=16, columns=16)
+    agrees_with_tile(tile, trans_a, trans_b, 2, max_shared=8 * 1024)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(True, False), (False, True)])
+def test_subgroups_of_every_tile(tile: MatrixTile, trans_a: bool, trans_b: bool) -> None:
+    agrees_with_tile(replace(tile, k=16), trans_a, trans_b, 1)  # software adapters take long to compile longer steps

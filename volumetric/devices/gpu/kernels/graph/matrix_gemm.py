@@ -9,8 +9,10 @@ from volumetric.devices.gpu.kernels.dispatch import MATRIX_LANES, Caps, ceil_div
 from volumetric.devices.gpu.kernels.graph.gemm_launches import GemmKernel, product_launches
 from volumetric.devices.gpu.kernels.graph.grouped_gemm import GroupedGemm
 from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweredNode, LoweringRequest
-from volumetric.devices.gpu.kernels.matrix_tiles import EMULATED_TILE, TILES, MatrixTile
+from volumetric.devices.gpu.kernels.matrix_tiles import TILES, MatrixTile
 
+EMULATED_TILE = MatrixTile(m=32, n=32, k=16, rows=16, columns=16)
+"""Without matrix units: the shortest straight-line code, because software adapters take seconds to compile more of it."""
 _PADDING = 2
 """Vectors by which a row of a tile is longer."""
 LEAST = 16
@@ -21,7 +23,7 @@ _SPLITS = 32
 _SPLIT_STEPS = 4
 """Least steps of a workgroup when a sum is split."""
 _PARTIAL_BYTES = 64 << 20
-_EMULATED_ROUNDS = 160
+_EMULATED_ROUNDS = 40
 """Loop rounds of an emulated step at most."""
 
 

@@ -30,14 +30,15 @@ fn numbers(v: Halves4) -> vec4<f32> { return vec4<f32>(unpack2x16float(v.x), unp
 fn four(at: u32, stride: u32, turned: bool, which: u32, k: u32) -> vec4<f32> {
     if (!turned) { return numbers(tile[at + which * stride + k]); }
     let first = at + 4u * k * stride + which / 4u;
-    let e = which % 4u;
     return vec4<f32>(
-        numbers(tile[first])[e],
-        numbers(tile[first + stride])[e],
-        numbers(tile[first + 2u * stride])[e],
-        numbers(tile[first + 3u * stride])[e],
+        number(first, which),
+        number(first + stride, which),
+        number(first + 2u * stride, which),
+        number(first + 3u * stride, which),
     );
 }
+
+fn number(i: u32, e: u32) -> f32 { return unpack2x16float(tile[i][e / 2u % 2u] >> (16u * (e % 2u))).x; }
 
 fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums {
     var more = sums;
