@@ -72,7 +72,7 @@ class Product:
             outputs=((self.groups, self.m, self.n),),
             attrs=attrs,
             caps=context.caps,
-            halves=True,
+            products="float16",
         )
 
 

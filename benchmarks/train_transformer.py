@@ -24,10 +24,10 @@ from benchmarks.gpu_graph_ops import torch_with_cuda
 from volumetric.base._typing import Array
 from volumetric.builders import transformer
 from volumetric.devices.gpu import GpuDevice
-from volumetric.graph.ops import ProductType
 from volumetric.network import initialise
 from volumetric.train import AdamW, Batch, CrossEntropy, LearnerOptions
 from volumetric.train.device_learner import DeviceLearner
+from volumetric.train.learner import Compute
 
 RUNS, SETTLE = 3, 3
 RATE = 1e-3
@@ -82,7 +82,7 @@ def report(name: str, rates: list[float]) -> None:
     print(f"{name:28}{statistics.median(rates):12,.0f} tokens/s ({each})", flush=True)
 
 
-def learner_of(device: GpuDevice, of: Sizes, compute: ProductType) -> DeviceLearner:
+def learner_of(device: GpuDevice, of: Sizes, compute: Compute) -> DeviceLearner:
     network = transformer(
         of.vocabulary, width=of.width, blocks=of.blocks, heads=of.heads, hidden=of.hidden, tied=False
     )
@@ -90,7 +90,7 @@ def learner_of(device: GpuDevice, of: Sizes, compute: ProductType) -> DeviceLear
     return DeviceLearner(network, initialise(network, seed=1), options, device.graphs())
 
 
-def ours(device: GpuDevice, of: Sizes, compute: ProductType, args: Any) -> list[float]:
+def ours(device: GpuDevice, of: Sizes, compute: Compute, args: Any) -> list[float]:
     """Print the speed of updates; return the losses of others."""
     learner = learner_of(device, of, compute)
     batches = [Batch(x, y) for x, y in text(of, max(args.losses, args.updates, 1))]
@@ -177,7 +177,7 @@ def main() -> None:
     args = parser.parse_args()
     of, device, torch = SMALL if args.small else Sizes(), GpuDevice(args.device), torch_with_cuda()
     print(f"{device.info.description}, matrix units: {device.context.caps.matrix_units}")
-    losses: dict[ProductType, list[float]] = {}
+    losses: dict[Compute, list[float]] = {}
     for compute in ("float16", "float32"):
         losses[compute] = ours(device, of, compute, args)
     if torch is not None:

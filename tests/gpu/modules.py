@@ -212,7 +212,14 @@ def _halved_graph_products(caps: Caps) -> Iterator[Dispatch]:
         attrs = {"trans_a": trans_a, "trans_b": trans_b, "groups": 2, "activation": "silu"}
         attrs |= {} if columns else {"windows": windows, "columns": b}
         inputs = (a, b, (n,))
-        request = LoweringRequest(op="gemm", inputs=inputs, outputs=((2, m, n),), attrs=attrs, caps=caps, halves=True)
+        request = LoweringRequest(
+            op="gemm",
+            inputs=inputs,
+            outputs=((2, m, n),),
+            attrs=attrs,
+            caps=caps,
+            products="float16" if columns else "scaled float16",
+        )
         for tile in tiles:
             if matrix_gemm.staged(tile, request):
                 lowered = matrix_gemm.lower_matrix_product(product_of(request), tile, 1, request)

@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.devices import narrowed_graphs
+from tests.devices import narrowed, narrowed_graphs
 from tests.gpu_graph.test_products import run_lowered
 from tests.graph.agreement import agree
 from tests.graph.op_cases.case import normal
+from tests.pieces import run_all
+from volumetric.devices.gpu.executable import products_of_subgraphs
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.graph.grouped_gemm import product_of
 from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest
@@ -25,6 +27,12 @@ from volumetric.devices.gpu.kernels.graph.matrix_gemm import (
 from volumetric.devices.gpu.shaders import ShaderTarget, link
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.rounded_products import with_products
+from volumetric.layers import Conv2d
+from volumetric.network import Network, Params, initialise
+from volumetric.network.grid import Coord, Grid
+from volumetric.run import RunOptions, lower
+from volumetric.run.device import SequenceRows
+from volumetric.run.graph.network_graph import layered_graph
 
 NOT_NEAREST = 2.0**-10
 """Relative error of a rounded side where a driver rounds towards 0, which WGSL allows."""
@@ -74,7 +82,7 @@ def test_sums_are_split_and_what_lies_beyond_a_side_counts_nothing() -> None:
     graphs = narrowed_graphs("native")
     attrs = {"trans_a": False, "trans_b": False, "groups": 1, "activation": "linear"}
     request = LoweringRequest(
-        op="gemm", inputs=(a.shape, b.shape), outputs=((1, m, n),), attrs=attrs, caps=graphs.context.caps, halves=True
+        op="gemm", inputs=(a.shape, b.shape), outputs=((1, m, n),), attrs=attrs, caps=graphs.context.caps, products="float16"
     )
     lowered = lower_matrix_product(product_of(request), EMULATED_TILE, 3, request)
     assert len(lowered.launches) == 2
@@ -127,7 +135,7 @@ def test_tiles_of_matrix_units(trans_a: bool, trans_b: bool) -> None:
         a, b = (k, m) if trans_a else (m, k), (n, k) if trans_b else (k, n)
         attrs = {"trans_a": trans_a, "trans_b": trans_b, "groups": 1, "activation": "linear"}
         return LoweringRequest(
-            op="gemm", inputs=((1, *a), (1, *b)), outputs=((1, m, n),), attrs=attrs, caps=UNITS, halves=True
+            op="gemm", inputs=((1, *a), (1, *b)), outputs=((1, m, n),), attrs=attrs, caps=UNITS, products="float16"
         )
 
     def choice(m: int, n: int, k: int) -> tuple[int, int, int]:
@@ -159,7 +167,7 @@ def agrees_with_tile(tile: GraphMatrixTile, trans_a: bool, trans_b: bool, splits
     caps = replace(graphs.context.caps, **narrow)
     a, b = ((2, k, m) if trans_a else (2, m, k)), ((1, n, k) if trans_b else (1, k, n))
     attrs = {"trans_a": trans_a, "trans_b": trans_b, "groups": 2, "activation": "linear"}
-    of = LoweringRequest(op="gemm", inputs=(a, b), outputs=((2, m, n),), attrs=attrs, caps=caps, halves=True)
+    of = LoweringRequest(op="gemm", inputs=(a, b), outputs=((2, m, n),), attrs=attrs, caps=caps, products="float16")
     left, right = (normal(*shape).astype(np.float16).astype(np.float32) for shape in (a, b))
     lowered = lower_matrix_product(product_of(of), tile, splits, of)
     want = (left.swapaxes(1, 2) if trans_a else left).astype(np.float64) @ (right.swapaxes(1, 2) if trans_b else right)
@@ -177,3 +185,61 @@ def test_subgroups_share_a_tile_and_take_turns(trans_a: bool, trans_b: bool) -> 
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(True, False), (False, True)])
 def test_subgroups_of_every_tile(tile: GraphMatrixTile, trans_a: bool, trans_b: bool) -> None:
     agrees_with_tile(replace(tile, k=16), trans_a, trans_b, 1)  # software adapters take long to compile longer steps
+
+
+@pytest.mark.parametrize("size", [1e30, 1e-30])
+def test_scaled_sides_neither_overflow_nor_vanish(size: float) -> None:
+    graph = product(False, True, 33, 40, 70, (1, 1, 1))
+    graph = replace(graph, nodes=tuple(replace(n, attrs={**n.attrs, "activation": "linear"}) for n in graph.nodes))
+    graph = replace(graph, products="scaled float16")
+    inputs = [normal(*graph.tensors[i].shape) for i in graph.inputs]
+    inputs[0] *= np.float32(size)
+    inputs[2] *= np.float32(size)
+    graphs = narrowed_graphs("native")
+    program = graphs.compile(graph, graphs.store())
+    assert [call.name for call in program.calls][:3] == ["graph/largest", "graph/largest", "graph/matrix_gemm"]
+    want = expected(graph, inputs)[0]
+    plain = expected(replace(graph, products="float32"), inputs)[0]
+    largest = np.abs(plain).max()
+    np.testing.assert_allclose(want / largest, plain / largest, rtol=0, atol=NOT_NEAREST)
+    np.testing.assert_allclose(program.run(inputs)[0] / largest, plain / largest, rtol=0, atol=NOT_NEAREST)
+    inputs[0][0, 3, 5] = np.inf
+    got = program.run(inputs)[0]
+    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(expected(graph, inputs)[0]))
+
+
+def convolutions() -> tuple[Network, Params, np.ndarray]:
+    layers = (
+        Conv2d(in_channels=3, out_channels=16, kernel_size=3, padding=1, activation="relu"),
+        Conv2d(in_channels=16, out_channels=20, kernel_size=3, activation="relu"),
+    )
+    network = Network(
+        grid=Grid(2),
+        layers={Coord(z): spec for z, spec in enumerate(layers)},
+        input_shape=(3, 8, 8),
+        input_dtype="float32",
+    )
+    return network, initialise(network, seed=2), 1e6 * normal(4, 3, 8, 8)
+
+
+def test_convolutions_of_networks_take_halves_where_they_may() -> None:
+    network, params, x = convolutions()
+    device = narrowed("native")
+    results = {}
+    for compute in ("float32", "float16"):
+        executable = device.compile(lower(network), params, RunOptions(context=8, compute=compute))  # pyright: ignore
+        results[compute] = run_all(executable, [SequenceRows(executable.new_state(), x, "all")])[0]
+    largest = np.abs(results["float32"]).max()
+    error = np.abs(results["float16"] - results["float32"]).max() / largest
+    assert 1e-7 < error < 2 * NOT_NEAREST
+
+
+def test_networks_of_narrow_weights_take_halves_unasked() -> None:
+    network, params, _ = convolutions()
+    graph = layered_graph(lower(network))[0]
+    auto, exact = RunOptions(), RunOptions(compute="float32")
+    assert products_of_subgraphs(params, auto, UNITS)(graph) == "float32"
+    network.morph(params, "float16", keep_masters=False)
+    assert products_of_subgraphs(params, auto, UNITS)(graph) == "scaled float16"
+    assert products_of_subgraphs(params, auto, replace(UNITS, matrix_units=False))(graph) == "float32"
+    assert products_of_subgraphs(params, exact, UNITS)(graph) == "float32"

@@ -63,9 +63,9 @@ class Interpreter:
     def __init__(self, graph: Graph, dtype: Float = np.float32) -> None:
         self.graph = graph
         self._dtype = dtype
-        halves = graph.products == "float16"
+        rounded = {"float16": _rounded_gemm, "scaled float16": _scaled_gemm}.get(graph.products)
         self._steps = [
-            _NodeStep(_rounded_gemm if halves and node.op == "gemm" else OPS[node.op].run, node, tuple(self._result(i) for i in node.outputs), dropped)
+            _NodeStep(rounded if rounded and node.op == "gemm" else OPS[node.op].run, node, tuple(self._result(i) for i in node.outputs), dropped)
             for node, dropped in zip(graph.nodes, dead_after(graph), strict=True)
         ]
         computed = {i for node in graph.nodes for i in node.outputs}
@@ -125,6 +125,16 @@ class Interpreter:
 def _rounded_gemm(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     """Multiply sides rounded to float16; the bias is not rounded."""
     sides = [x.astype(np.float16).astype(x.dtype) for x in inputs[:2]]
+    return OPS["gemm"].run([*sides, *inputs[2:]], attrs)
+
+
+def _scaled_gemm(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    """Multiply sides rounded to float16 times a power of two of their own; one with infinity or NaN is not scaled."""
+    sides: list[Array] = []
+    for x in inputs[:2]:
+        top = np.abs(x).max(initial=0)
+        exponent = int(np.frexp(top)[1]) - 15 if 0 < top < np.inf else 0
+        sides.append(np.ldexp(np.ldexp(x, -exponent).astype(np.float16).astype(x.dtype), exponent))
     return OPS["gemm"].run([*sides, *inputs[2:]], attrs)
 
 

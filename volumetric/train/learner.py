@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, get_args, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
-from volumetric.graph.ops import ProductType
 from volumetric.network import Network
 from volumetric.network.weight_store import Params
 from volumetric.observe import Observer
@@ -24,6 +23,10 @@ from volumetric.train.modes import Backprop, Mode
 from volumetric.train.optim import AdamW, Optimiser
 from volumetric.train.output_losses import AnyLoss, Losses, Tally
 from volumetric.train.precision import Precision
+
+
+Compute: TypeAlias = Literal["float32", "float16"]
+"""What both sides of products in training are rounded to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,7 @@ class LearnerOptions:
     overlay: LowRank | None = None
     seed: int = 0
     mode: Mode = field(default_factory=Backprop)
-    compute: ProductType = "float32"
+    compute: Compute = "float32"
     clocked: Clocked | None = None
 
     def __post_init__(self) -> None:
@@ -89,7 +92,7 @@ class LearnerOptions:
 
 def check_compute(compute: str) -> None:
     """Raise `SpecError` unless products can be computed so."""
-    known = get_args(ProductType)
+    known = get_args(Compute)
     if compute not in known:
         raise SpecError(f"compute must be one of {', '.join(known)}, got {compute!r}", hint="leave it out for float32")
 

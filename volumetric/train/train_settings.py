@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
 from volumetric.base.errors import ArgumentError, SpecError
-from volumetric.graph.ops import ProductType
 from volumetric.network.grid import CoordLike
 from volumetric.train.coercion import as_optimiser
+from volumetric.train.learner import Compute
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import Loss
 from volumetric.train.modes import Mode
@@ -43,7 +43,7 @@ class TrainSettings(TypedDict, total=False):
     overlay: LowRank | Mapping[str, Any] | None
     seed: int
     mode: Mode | str | Mapping[str, Any]
-    compute: ProductType
+    compute: Compute
     accumulate: int
     epochs: int
     max_steps: int | None

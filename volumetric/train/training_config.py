@@ -11,10 +11,9 @@ from volumetric.base import config_tables
 from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError
 from volumetric.dtypes import DType, Scheme
-from volumetric.graph.ops import ProductType
 from volumetric.network.grid import CoordLike
 from volumetric.train.coercion import CONVERTERS
-from volumetric.train.learner import LearnerOptions, check_compute
+from volumetric.train.learner import Compute, LearnerOptions, check_compute
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import MSE
 from volumetric.train.modes import Backprop, Mode
@@ -62,7 +61,7 @@ class TrainConfig:
     overlay: LowRank | None = None
     seed: int = 0
     mode: Mode = field(default_factory=Backprop)
-    compute: ProductType = "float32"
+    compute: Compute = "float32"
     accumulate: int = 1
     epochs: int = 1
     max_steps: int | None = None
@@ -88,7 +87,7 @@ class TrainConfig:
             overlay: LowRank | Mapping[str, Any] | None = ...,
             seed: int = ...,
             mode: Mode | str | Mapping[str, Any] = ...,
-            compute: ProductType = ...,
+            compute: Compute = ...,
             accumulate: int = ...,
             epochs: int = ...,
             max_steps: int | None = ...,

@@ -22,6 +22,7 @@ from volumetric.layers.conv import Conv
 from volumetric.network import Params
 from volumetric.network.weight_store import WeightStore
 from volumetric.train import MSE, SGD, ArrayData, Learner, LearnerOptions, OpenLearner, Tally
+from volumetric.train.learner import Compute
 
 WORKER = "suites/training/torch_worker.py"
 
@@ -61,13 +62,15 @@ def measure_training(
     epochs: int = 20,
     repetitions: int = 3,
     torch: tuple[Path, str, int] | None = None,
+    compute: Compute = "float32",
 ) -> Iterator[TrainingRow]:
     """Yield a row for each case. A first epoch, in which kernels are compiled, is not counted.
 
     Parameters
     ----------
     device : its name, for the rows
-    torch : interpreter with PyTorch, ``"cpu"`` or ``"cuda"``, and CPU threads
+    torch : interpreter with PyTorch, ``"cpu"`` or ``"cuda"``, and CPU threads; it trains in float32
+    compute : of our products
 
     Raises
     ------
@@ -76,7 +79,7 @@ def measure_training(
     """
     for case in cases:
         params = _weights(case)
-        opened = learner(case.network, params, LearnerOptions(loss=MSE(), optimiser=SGD(lr=RATE)))
+        opened = learner(case.network, params, LearnerOptions(loss=MSE(), optimiser=SGD(lr=RATE), compute=compute))
         start = opened.state
         _run(case, opened, 1)
         times: list[float] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from volumetric.devices.gpu.token_loop import Decoder
 from volumetric.devices.gpu.token_picks import Picked, TokenPicks, Wanted
 from volumetric.devices.gpu.value_buffers import ValueBuffers
 from volumetric.devices.gpu.weight_buffers import WeightBuffers
+from volumetric.graph.ops import Graph, ProductType
 from volumetric.network import OUTPUT, Params
 from volumetric.run.call_batch import (
     CallOutputs,
@@ -63,6 +64,21 @@ from volumetric.run.step_times import StepTime
 def multiplies_halves(options: RunOptions, caps: Caps) -> bool:
     """Whether many rows meet weights as float16: if wanted, or by itself on a GPU with matrix units."""
     return options.compute == "float16" or (options.compute == "auto" and caps.matrix_units)
+
+
+def products_of_subgraphs(params: Params, options: RunOptions, caps: Caps) -> Callable[[Graph], ProductType]:
+    """Return how a subgraph multiplies: unasked in float16 only where all its matrices have 16 bits or less."""
+    if not multiplies_halves(options, caps):
+        return lambda graph: "float32"
+    if options.compute == "float16":
+        return lambda graph: "scaled float16"
+    narrow = {key for key, store in params.items() if store.scheme.dtype.bits <= 16}
+
+    def products(graph: Graph) -> ProductType:
+        keys = {key for key, t in graph.tensors_by_key.items() if t.role == "parameter" and len(t.shape) > 1}
+        return "scaled float16" if keys and keys <= narrow else "float32"
+
+    return products
 
 
 class GpuExecutable:
@@ -125,7 +141,14 @@ class GpuExecutable:
             graph, self.weights, self.scratch, attention, int8=options.compute == "int8", halves=multiplies_halves(options, context.caps), tunings=context.tunings
         )
         self._executor = executor or context.new_executor()
-        self._subgraphs = GpuSubgraphs(context, graph, parts, self.weights, self._forget)
+        self._subgraphs = GpuSubgraphs(
+            context,
+            graph,
+            parts,
+            self.weights,
+            self._forget,
+            products_of_subgraphs(params, options, context.caps),
+        )
         self.recordings: RecordingCache = RecordingCache(
             context, self._executor, self.scratch, self._recorder, partition, self._subgraphs, self._buffers
         )

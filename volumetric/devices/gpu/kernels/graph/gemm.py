@@ -53,7 +53,7 @@ def gemm(request: LoweringRequest) -> LoweredNode:
     product, caps = product_of(request), request.caps
     if few_rows.supports_few_rows(product, request.attrs):
         return few_rows.plain_left_sides(request)
-    if request.halves and matrix_gemm.takes(product):
+    if matrix_gemm.takes(product, request):
         return matrix_gemm.matrix_gemm(product, request)
     tile = choose_tile(product, caps)
     # On a driver that ends loops, a workgroup takes no more tiles of k than it may run rounds for.

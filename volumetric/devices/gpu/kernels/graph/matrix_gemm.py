@@ -5,12 +5,19 @@ A GPU without matrix units runs the same kernel with emulated fragments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from volumetric.devices.gpu.kernels.dispatch import MATRIX_LANES, Caps, ceil_div
 from volumetric.devices.gpu.kernels.graph.gemm_launches import GemmKernel, product_launches
 from volumetric.devices.gpu.kernels.graph.grouped_gemm import GroupedGemm
-from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweredNode, LoweringRequest
+from volumetric.devices.gpu.kernels.graph.kernel_launch import (
+    LoweredNode,
+    LoweringRequest,
+    launch,
+    scratch,
+    source,
+    workgroup_size,
+)
 
 _FRAGMENT_BYTES = 1024
 
@@ -56,13 +63,20 @@ _SPLITS = 32
 _SPLIT_STEPS = 4
 """Least steps of a workgroup when a sum is split."""
 _PARTIAL_BYTES = 64 << 20
+_LEAST_SCALED = 1 << 28
+"""Products, of one number by one, that are worth two launches more, which find the largest magnitude of each side."""
+_TOPS = 64
+"""Parts of a side whose largest magnitudes are found apart."""
 _EMULATED_ROUNDS = 40
 """Loop rounds of an emulated step at most."""
 
 
-def takes(product: GroupedGemm) -> bool:
+def takes(product: GroupedGemm, request: LoweringRequest) -> bool:
     """Whether matrix units take a product of these sizes."""
-    return min(product.m, product.n, product.k * product.sums) >= LEAST
+    if request.products == "float32" or min(product.m, product.n, product.k * product.sums) < LEAST:
+        return False
+    work = product.m * product.n * product.k * product.groups * product.sums
+    return request.products == "float16" or not request.caps.matrix_units or work >= _LEAST_SCALED
 
 
 def matrix_gemm(product: GroupedGemm, request: LoweringRequest) -> LoweredNode:
@@ -97,7 +111,7 @@ def splits_of(product: GroupedGemm, tile: GraphMatrixTile, caps: Caps) -> int:
 
 def lower_matrix_product(product: GroupedGemm, tile: GraphMatrixTile, splits: int, request: LoweringRequest) -> LoweredNode:
     """Return the launches of a product with this tile and this number of splits."""
-    attrs, units = request.attrs, request.caps.matrix_units
+    attrs, units, scaled = request.attrs, request.caps.matrix_units, request.products == "scaled float16"
     trans_a, trans_b, windows = bool(attrs["trans_a"]), bool(attrs["trans_b"]), "windows" in attrs
     (a_rows, a_wide), (b_rows, b_wide) = _sides(tile, request)
     a_vectors = (product.m if trans_a else product.k) % 4 == 0
@@ -128,6 +142,7 @@ def lower_matrix_product(product: GroupedGemm, tile: GraphMatrixTile, splits: in
         preludes=(
             "matrix/units" if units else "matrix/emulated",
             *(f"graph/side/{side}" for side in sides),
+            f"graph/side/{'scaled' if scaled else 'plain'}",
             *operand,
         ),
         workgroup=tile.workgroup,
@@ -135,7 +150,27 @@ def lower_matrix_product(product: GroupedGemm, tile: GraphMatrixTile, splits: in
         n=tile.n,
         k=tile.k,
     )
-    return product_launches(kernel, product, splits, request)
+    lowered = product_launches(kernel, product, splits, request)
+    return _after_scales(lowered, request) if scaled else lowered
+
+
+def _after_scales(lowered: LoweredNode, request: LoweringRequest) -> LoweredNode:
+    """Put the launches first that find the largest magnitudes of both sides."""
+    tops = scratch(len(lowered.scratch))
+    size = workgroup_size(request.caps)
+    firsts = [
+        launch(
+            "largest",
+            _TOPS,
+            {"x": source(side), "tops": tops},
+            (request.size(side), ceil_div(request.size(side), _TOPS), side * _TOPS, request.out_size),
+            workgroup=size,
+        )
+        for side in (0, 1)
+    ]
+    product, *others = lowered.launches
+    product = replace(product, buffers={**product.buffers, "tops": tops})
+    return LoweredNode(launches=(*firsts, product, *others), scratch=(*lowered.scratch, 8 * _TOPS))
 
 
 def _sides(tile: GraphMatrixTile, request: LoweringRequest) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -69,16 +69,18 @@ fn fetch(step: u32, which: u32, m0: u32, n0: u32, lid: u32) -> Fetched {
     return r;
 }
 
-fn store(r: Fetched, lid: u32) {
+fn store(r: Fetched, lid: u32, scale: vec4<f32>) {
     //@unroll
     for (var t = 0u; t < A_EACH; t++) {
         let v = lid + t * WG;
-        if (A_COUNT % WG == 0u || v < A_COUNT) { tile[v / A_WIDE * A_STRIDE + v % A_WIDE] = halves(r.a[t]); }
+        if (A_COUNT % WG == 0u || v < A_COUNT) { tile[v / A_WIDE * A_STRIDE + v % A_WIDE] = halves(scale.x * r.a[t]); }
     }
     //@unroll
     for (var t = 0u; t < B_EACH; t++) {
         let v = lid + t * WG;
-        if (B_COUNT % WG == 0u || v < B_COUNT) { tile[B_TILE + v / B_WIDE * B_STRIDE + v % B_WIDE] = halves(r.b[t]); }
+        if (B_COUNT % WG == 0u || v < B_COUNT) {
+            tile[B_TILE + v / B_WIDE * B_STRIDE + v % B_WIDE] = halves(scale.y * r.b[t]);
+        }
     }
 }
 
@@ -101,11 +103,12 @@ fn main(
     let own = lid / LANES;
     let a_at = own / WX * WM;
     let b_at = own % WX * WN;
+    let scale = side_scales();  // of both sides, and what undoes it
     var acc: array<Sums, FM * FN>;
     var next = fetch(first, which, m0, n0, lid);
     //@rounds dims.chunk
     for (var step = first; step < last; step++) {
-        store(next, lid);
+        store(next, lid, scale);
         workgroupBarrier();
         if (step + 1u < last) { next = fetch(step + 1u, which, m0, n0, lid); }
         //@unroll
@@ -139,7 +142,7 @@ fn main(
                         let m = m0 + a_at + 16u * i + place / 16u;
                         let n = n0 + b_at + 16u * j + place % 16u;
                         if (m < dims.m && n < dims.n) {
-                            var v = staged[own % STAGED * 256u + place];
+                            var v = staged[own % STAGED * 256u + place] * scale.z * scale.w;
                             if (BIAS) { v += bias[select(0u, which % dims.groups * dims.n, BIASES) + n]; }
                             c[start + m * dims.n + n] = apply(v);
                         }
