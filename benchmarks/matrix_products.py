@@ -80,7 +80,12 @@ def products(rows: int, width: int, hidden: int, vocabulary: int, heads: int, le
     """The products of an update: projections, gated block, head, and attention."""
     each = rows // length * heads
     cases = []
-    for name, n, k in (("square", width, width), ("up", hidden, width), ("down", width, hidden), ("head", vocabulary, width)):
+    for name, n, k in (
+        ("square", width, width),
+        ("up", hidden, width),
+        ("down", width, hidden),
+        ("head", vocabulary, width),
+    ):
         cases += [
             Product(name=f"{name} forward", m=rows, n=n, k=k, sides="nt"),
             Product(name=f"{name} dX", m=rows, n=k, k=n, sides="nn"),

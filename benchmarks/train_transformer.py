@@ -83,9 +83,7 @@ def report(name: str, rates: list[float]) -> None:
 
 
 def learner_of(device: GpuDevice, of: Sizes, compute: Compute) -> DeviceLearner:
-    network = transformer(
-        of.vocabulary, width=of.width, blocks=of.blocks, heads=of.heads, hidden=of.hidden, tied=False
-    )
+    network = transformer(of.vocabulary, width=of.width, blocks=of.blocks, heads=of.heads, hidden=of.hidden, tied=False)
     options = LearnerOptions(loss=CrossEntropy(), optimiser=AdamW(), compute=compute)
     return DeviceLearner(network, initialise(network, seed=1), options, device.graphs())
 

@@ -1,4 +1,4 @@
-"""Products in float16 on matrix units, which are emulated where the GPU has none: against the interpreter's rounding."""
+"""Products in float16 on matrix units, emulated where the GPU has none, beside the interpreter's rounding."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from volumetric.devices.gpu.kernels.graph.matrix_gemm import (
     splits_of,
 )
 from volumetric.devices.gpu.shaders import ShaderTarget, link
+from volumetric.devices.gpu.shaders.dialects import Dialect
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.rounded_products import with_products
 from volumetric.layers import Conv2d
@@ -82,7 +83,12 @@ def test_sums_are_split_and_what_lies_beyond_a_side_counts_nothing() -> None:
     graphs = narrowed_graphs("native")
     attrs = {"trans_a": False, "trans_b": False, "groups": 1, "activation": "linear"}
     request = LoweringRequest(
-        op="gemm", inputs=(a.shape, b.shape), outputs=((1, m, n),), attrs=attrs, caps=graphs.context.caps, products="float16"
+        op="gemm",
+        inputs=(a.shape, b.shape),
+        outputs=((1, m, n),),
+        attrs=attrs,
+        caps=graphs.context.caps,
+        products="float16",
     )
     lowered = lower_matrix_product(product_of(request), EMULATED_TILE, 3, request)
     assert len(lowered.launches) == 2
@@ -148,7 +154,8 @@ def test_tiles_of_matrix_units(trans_a: bool, trans_b: bool) -> None:
     assert choice(16, 4096, 64)[0] == 16
     of = request(100, 60, 130)
     [launch] = lower_matrix_product(product_of(of), choose_tile(product_of(of), of), 1, of).launches
-    for dialect, load in (("tint", "subgroupMatrixLoad"), ("naga", "coopLoad")):
+    loads: dict[Dialect, str] = {"tint": "subgroupMatrixLoad", "naga": "coopLoad"}
+    for dialect, load in loads.items():
         target = ShaderTarget(subgroup_size=32, dialect=dialect)
         linked = link(
             launch.dispatch.kernel,

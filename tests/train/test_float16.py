@@ -80,7 +80,7 @@ def test_the_scale_grows_after_good_updates(device: str) -> None:
         assert np.isfinite(one.step([BATCH], rate=0.01).gradient_norm)
         np.testing.assert_array_equal(one.state.buffers[LOSS_SCALE], want)
     one.restore(scaled_by(one.state, MOST, INTERVAL - 1))
-    small = Batch(BATCH.inputs * np.float32(1e-6), np.asarray(BATCH.targets) * 0)
+    small = Batch(np.asarray(BATCH.inputs) * np.float32(1e-6), np.asarray(BATCH.targets) * 0)
     one.step([small], rate=0.0)
     assert one.state.buffers[LOSS_SCALE][0] == MOST
 

@@ -65,7 +65,12 @@ class Interpreter:
         self._dtype = dtype
         rounded = {"float16": _rounded_gemm, "scaled float16": _scaled_gemm}.get(graph.products)
         self._steps = [
-            _NodeStep(rounded if rounded and node.op == "gemm" else OPS[node.op].run, node, tuple(self._result(i) for i in node.outputs), dropped)
+            _NodeStep(
+                rounded if rounded and node.op == "gemm" else OPS[node.op].run,
+                node,
+                tuple(self._result(i) for i in node.outputs),
+                dropped,
+            )
             for node, dropped in zip(graph.nodes, dead_after(graph), strict=True)
         ]
         computed = {i for node in graph.nodes for i in node.outputs}
@@ -122,13 +127,13 @@ class Interpreter:
         return np.int32 if self.graph.tensors[i].dtype == "int32" else self._dtype
 
 
-def _rounded_gemm(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+def _rounded_gemm(inputs: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     """Multiply sides rounded to float16; the bias is not rounded."""
     sides = [x.astype(np.float16).astype(x.dtype) for x in inputs[:2]]
     return OPS["gemm"].run([*sides, *inputs[2:]], attrs)
 
 
-def _scaled_gemm(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+def _scaled_gemm(inputs: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     """Multiply sides rounded to float16 times a power of two of their own; one with infinity or NaN is not scaled."""
     sides: list[Array] = []
     for x in inputs[:2]:

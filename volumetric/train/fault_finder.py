@@ -38,7 +38,8 @@ class FaultFinder:
         self, device: GraphDevice, store: TensorStore, weights: EmitWeights, products: ProductType = "float32"
     ) -> None:
         self._host = device if isinstance(device, NumpyGraphs) else NumpyGraphs(np.float32)
-        self._theirs, self._weights, self._products = store, weights, products
+        self._theirs, self._weights = store, weights
+        self._products: ProductType = products
         self._own = self._host.store()
         self.outputs: dict[str, Array] = {}
 

@@ -24,7 +24,6 @@ from volumetric.train.optim import AdamW, Optimiser
 from volumetric.train.output_losses import AnyLoss, Losses, Tally
 from volumetric.train.precision import Precision
 
-
 Compute: TypeAlias = Literal["float32", "float16"]
 """What both sides of products in training are rounded to."""
 

@@ -36,7 +36,8 @@ class TrainConfig:
 
     Attributes
     ----------
-    loss, loss_weights, optimiser, clip, dtype, frozen, decay_vectors, overlay, seed, mode, compute : see `LearnerOptions`
+    loss, loss_weights, optimiser, clip, dtype, frozen, decay_vectors, overlay : see `LearnerOptions`
+    seed, mode, compute : see `LearnerOptions`
     schedule : factor on the optimiser's learning rate
     accumulate : batches whose gradients are summed for one update; the last update of an epoch may have fewer
     epochs : passes through the data

@@ -138,7 +138,13 @@ class GpuExecutable:
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
         attention = AttentionBuffers(shapes, self.scratch, context.caps)
         self._recorder = RowRecorder(
-            graph, self.weights, self.scratch, attention, int8=options.compute == "int8", halves=multiplies_halves(options, context.caps), tunings=context.tunings
+            graph,
+            self.weights,
+            self.scratch,
+            attention,
+            int8=options.compute == "int8",
+            halves=multiplies_halves(options, context.caps),
+            tunings=context.tunings,
         )
         self._executor = executor or context.new_executor()
         self._subgraphs = GpuSubgraphs(

@@ -53,8 +53,7 @@ class LossScale:
         work = self.work
         factor = work.binary("mul", self.factor, mean)
         return {
-            i: work.binary("mul", seed, work.reshape(factor, (1,) * len(work.shape(seed))))
-            for i, seed in seeds.items()
+            i: work.binary("mul", seed, work.reshape(factor, (1,) * len(work.shape(seed)))) for i, seed in seeds.items()
         }
 
     def adapt(self, fits: int, judged: int, good: int) -> int:

@@ -27,7 +27,7 @@ _WORD = 1 << 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmKernel:
-    """A kernel with the bindings and `Dims` of ``graph/gemm``: a workgroup computes m x n dot products in steps of k."""
+    """A kernel with bindings and `Dims` of ``graph/gemm``: a workgroup computes m x n dot products in steps of k."""
 
     name: str
     constants: Mapping[str, Constant]

@@ -1,4 +1,4 @@
-"""Products of groups on matrix units: both sides are rounded to float16 on their way to workgroup memory, sums are float32.
+"""Products of groups on matrix units: sides are rounded to float16 on their way to workgroup memory, sums are float32.
 
 A GPU without matrix units runs the same kernel with emulated fragments.
 """
@@ -52,7 +52,7 @@ TILES = (
 )
 """From the most arithmetic for each byte to the most workgroups."""
 EMULATED_TILE = GraphMatrixTile(m=32, n=32, k=16, rows=16, columns=16)
-"""Without matrix units: the shortest straight-line code, because software adapters take seconds to compile more of it."""
+"""Without matrix units: short straight-line code, because software adapters take seconds to compile more of it."""
 _PADDING = 2
 """Vectors by which a row of a tile is longer."""
 LEAST = 16
@@ -109,7 +109,9 @@ def splits_of(product: GroupedGemm, tile: GraphMatrixTile, caps: Caps) -> int:
     return max(1, min(splits, room, most), caps.launches_needed(_EMULATED_ROUNDS, _steps(product, tile)))
 
 
-def lower_matrix_product(product: GroupedGemm, tile: GraphMatrixTile, splits: int, request: LoweringRequest) -> LoweredNode:
+def lower_matrix_product(
+    product: GroupedGemm, tile: GraphMatrixTile, splits: int, request: LoweringRequest
+) -> LoweredNode:
     """Return the launches of a product with this tile and this number of splits."""
     attrs, units, scaled = request.attrs, request.caps.matrix_units, request.products == "scaled float16"
     trans_a, trans_b, windows = bool(attrs["trans_a"]), bool(attrs["trans_b"]), "windows" in attrs
