@@ -11,11 +11,23 @@ import pytest
 from tests.devices import graphs
 from tests.train.problems import perceptron, waves
 from volumetric.base.errors import SpecError, UnsupportedError
+from volumetric.builders import transformer
 from volumetric.layers import Conv2d, Dense, Flatten
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
 from volumetric.run.graph.loss_scale import FIRST, INTERVAL, LEAST, LOSS_SCALE, MOST
-from volumetric.train import SGD, Adam, Batch, DivergedError, LearnerOptions, LearnerState, TrainConfig, train
+from volumetric.train import (
+    SGD,
+    Adam,
+    ArrayData,
+    Batch,
+    CrossEntropy,
+    DivergedError,
+    LearnerOptions,
+    LearnerState,
+    TrainConfig,
+    train,
+)
 from volumetric.train.device_learner import DeviceLearner
 from volumetric.train.modes import TargetPropagation
 
@@ -38,16 +50,24 @@ def scaled_by(state: LearnerState, factor: float, count: float = 0.0) -> Learner
 def test_losses_end_where_those_of_float32_do() -> None:
     ends = {}
     for compute in ("float32", "float16"):
-        result = train(
-            NETWORK,
-            DATA,
-            TrainConfig(optimiser=Adam(lr=0.02), epochs=60, compute=compute),  # pyright: ignore[reportArgumentType]
-            device="reference",
-        )
-        ends[compute] = [event.loss for event in result.history]
+        config = TrainConfig(optimiser=Adam(lr=0.02), epochs=60, compute=compute)
+        ends[compute] = [event.loss for event in train(NETWORK, DATA, config, device="reference").history]
     assert ends["float16"] != ends["float32"]
     assert ends["float16"][-1] < 0.05 * ends["float16"][0]
     assert abs(ends["float16"][-1] / ends["float32"][-1] - 1) < 0.1
+
+
+@pytest.mark.thorough
+def test_a_transformer_ends_where_it_does_in_float32() -> None:
+    network = transformer(11, width=16, blocks=1, heads=2, tied=False)
+    ids = np.random.default_rng(0).integers(0, 4, (32, 25)).cumsum(1).astype(np.int32) % 11
+    ends = []
+    for compute in ("float32", "float16"):
+        config = TrainConfig(loss=CrossEntropy(), optimiser=Adam(lr=0.02), epochs=6, clip=1.0, compute=compute)
+        data = ArrayData(inputs=ids[:, :-1], targets=ids[:, 1:], batch_size=8)
+        ends.append([event.loss for event in train(network, data, config, device="reference").history])
+    assert ends[1][-1] < 0.8 * ends[1][0]
+    np.testing.assert_allclose(ends[1], ends[0], rtol=5e-3)
 
 
 @pytest.mark.parametrize("device", ["reference", "gpu"])
