@@ -45,6 +45,8 @@ class Model:
 
 
 MODELS = {
+    "tiny": Model(width=64, hidden=128, blocks=2, heads=4, kv_heads=2, vocabulary=256, tied=False),
+    "25m": Model(width=512, hidden=1280, blocks=7, heads=8, kv_heads=8, vocabulary=4096, tied=False),
     "smollm2": Model(width=576, hidden=1536, blocks=30, heads=9, kv_heads=3, vocabulary=49152, tied=True),
     "tinyllama": Model(width=2048, hidden=5632, blocks=22, heads=32, kv_heads=4, vocabulary=32000, tied=False),
     "llama7b": Model(width=4096, hidden=11008, blocks=32, heads=32, kv_heads=32, vocabulary=32000, tied=False),

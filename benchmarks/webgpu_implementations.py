@@ -7,7 +7,7 @@
 - models: tokens per second of decoding, of calls that read their logits, and of a prompt, for known shapes with random
   weights; whether the logits of a prompt have the same bits, and the tokens of greedy decoding are the same;
 - products: microseconds of GPU time of the products of a token and of a prompt, by timestamps;
-- submission: microseconds of a small program's run, see `benchmarks/gpu_submission.py`.
+- submission: microseconds of a small program's run, see `benchmarks/small_calls.py`.
 
 Each round opens both, one after the other; figures are those of the rounds. ``VOLUMETRIC_WEBGPU`` is set by the
 program. On a machine without a registry: ``pip install --no-index --find-links WHEELS "volumetric-engine[dawn]"``.
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import gpu_submission
+from benchmarks import small_calls
 from benchmarks.arguments import argument_parser
 from benchmarks.gpu_kernels import CONTEXT, Tiled, decode_rate, forward_rate
 from benchmarks.known_shapes import MODELS, network, params
@@ -93,8 +93,8 @@ def products(device: GpuDevice, args: Any) -> Measured:
 
 
 def submission(device: GpuDevice, args: Any) -> Measured:
-    for what, call, each in gpu_submission.ours(device):
-        times: Any = call() if each == 0 else gpu_submission.timed(call, args.runs, each)
+    for what, call, each in small_calls.ours(device):
+        times: Any = call() if each == 0 else small_calls.timed(call, args.runs, each)
         yield f"{what} us", round(float(np.median(times)), 2)
 
 

@@ -14,7 +14,6 @@ fn halves_of_bits(bits: vec2<u32>) -> Halves4 {
 fn load_left(at: u32, stride: u32) -> Left { return coopLoadT<Left>(&tile[at], stride); }
 fn load_right(at: u32, stride: u32) -> Right { return coopLoad<Right>(&tile[at], stride); }
 fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums { return coopMultiplyAdd(left, right, sums); }
-fn store_sums(sums: Sums, at: u32, lane: u32) {
-    let stride = 16u;
+fn store_sums(sums: Sums, at: u32, stride: u32, lane: u32) {
     coopStoreT(sums, &staged[at], stride);
 }

@@ -14,4 +14,6 @@ fn load_right(at: u32, stride: u32) -> Right { return subgroupMatrixLoad<Right, 
 fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums {
     return subgroupMatrixMultiplyAccumulate(left, right, sums);
 }
-fn store_sums(sums: Sums, at: u32, lane: u32) { subgroupMatrixStore<row_major>(&staged, at, sums, 16u); }
+fn store_sums(sums: Sums, at: u32, stride: u32, lane: u32) {
+    subgroupMatrixStore<row_major>(&staged, at, sums, stride);
+}

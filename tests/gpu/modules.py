@@ -35,9 +35,11 @@ from volumetric.devices.gpu.kernels.dispatch import WorkgroupGrid as Groups
 from volumetric.devices.gpu.kernels.gemm_tiles import TILES
 from volumetric.devices.gpu.kernels.genomes import GenomeShape, genomes
 from volumetric.devices.gpu.kernels.graph import matrix_gemm
+from volumetric.devices.gpu.kernels.graph.formulas import MOST
 from volumetric.devices.gpu.kernels.graph.grouped_gemm import product_of
 from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest, predicate_launch
 from volumetric.devices.gpu.kernels.graph.kernel_table import lower
+from volumetric.devices.gpu.kernels.graph.picked_rows import pick_rows
 from volumetric.devices.gpu.kernels.matmul import ExpertSlots, MatmulShape, SequenceStates, SplitPartials
 from volumetric.devices.gpu.kernels.state_space import ConvShape, ScanShape
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
@@ -336,7 +338,17 @@ def graph_dispatches(caps: Caps) -> Iterator[Dispatch]:
     graphs = [case_graph(case) for case in OP_CASES.values()]
     graphs += [rounding(scheme) for scheme in schemes()]
     graphs += [_training(optimiser) for optimiser in _OPTIMISERS]
-    graphs += [_long_product(), _known_rows()]
+    graphs += [_long_product(), _known_rows(), *_large_formulas()]
+    yield pick_rows(99)
+    trial = LoweringRequest(
+        op="update",
+        inputs=((9,), (9,), (9,), (5,)),
+        outputs=((9,), (9,)),
+        attrs={**Momentum().attributes, "in_place": False},
+        read_outputs=(True, False),
+        caps=caps,
+    )
+    yield from (launch.dispatch for launch in lower(trial).launches)
     for graph in graphs:
         for request in _requests(rewrite_for_gpu(graph, caps), caps):
             yield from (launch.dispatch for launch in lower(request).launches)
@@ -347,6 +359,15 @@ def graph_dispatches(caps: Caps) -> Iterator[Dispatch]:
 def _long_product() -> Graph:
     work = GraphBuilder()
     return work.finish([work.gemm(work.input("a", (1, 8, 99999)), work.input("b", (1, 99999, 8)))])
+
+
+def _large_formulas() -> Iterator[Graph]:
+    """Formulas that are written as code, and their reductions."""
+    for axes in ((0,), (1,), (0, 1)):
+        work = GraphBuilder()
+        y = work.unary_grad(work.input("g", (2, MOST)), work.affine(work.input("x", (2, MOST)), 2.0, 1.0), "silu")
+        scaled = work.binary("mul", y, work.input("a", (2, 1)))
+        yield work.finish([scaled, *(work.reduce(work.unary(y, "exp"), name, axes) for name in ("mean", "max"))])
 
 
 def _known_rows() -> Graph:

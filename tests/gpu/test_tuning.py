@@ -15,7 +15,9 @@ from volumetric.devices.gpu.autotune import search_tunings
 from volumetric.devices.gpu.kernels import matmul
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.matmul import MatmulShape, matvec_tuning, neighbour_tunings, tune_matvec
+from volumetric.devices.gpu.kernels.matrix_tiles import candidates, choose_cut, is_legal
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.gpu.matrix_search import search_cuts
 from volumetric.devices.gpu.tuning_cache import TuningCache
 from volumetric.network import initialise
 from volumetric.run import RunOptions, lower
@@ -109,3 +111,51 @@ def test_a_software_adapter_is_not_tuned(native_device: GpuDevice) -> None:
     before = native_device.context.tunings
     executable.tune()
     assert native_device.context.tunings is before
+
+
+UNITS = Caps(subgroup_size=32, max_workgroup=1024, max_shared=49152, matrix_units=True)
+
+
+@pytest.mark.parametrize("rows", [16, 64, 512])
+@pytest.mark.parametrize("gated", [False, True])
+def test_cuts_for_matrix_units_are_legal(rows: int, gated: bool) -> None:
+    shape = MatmulShape(k=4096, n=4096, format=FORMATS["float16"], gated=gated)
+    cuts = candidates(shape, rows, UNITS)
+    assert choose_cut(shape, rows, UNITS) in cuts
+    assert len(cuts) >= 3
+    assert all(is_legal(cut.tile, UNITS) and cut.splits * cut.tile.k <= 4096 for cut in cuts)
+
+
+def test_cuts_for_matrix_units_outlive_the_process(tmp_path: Path) -> None:
+    first = TuningCache("some GPU", tmp_path)
+    default = first.cut_of(SHAPE, SHAPE.n, 64, UNITS)
+    other = next(cut for cut in candidates(SHAPE, 64, UNITS) if cut != default)
+    first.remember_cut(SHAPE, SHAPE.n, 64, other)
+    first.save()
+    again = TuningCache("some GPU", tmp_path)
+    assert again.cut_of(SHAPE, SHAPE.n, 64, UNITS) == again.cut_of(SHAPE, SHAPE.n, 128, UNITS) == other
+    assert again.cut_of(SHAPE, SHAPE.n, 16, UNITS) == choose_cut(SHAPE, 16, UNITS)
+    assert again.tuning_of(SHAPE, SHAPE.n, UNITS) == tune_matvec(SHAPE, SHAPE.n, UNITS)
+
+
+@pytest.mark.parametrize(
+    "spoilt", [{"m": 0}, {"n": 48}, {"k": 1 << 20}, {"slices": 3}, {"splits": 0}, {"ahead": 7}, {"rows": "16"}, None]
+)
+def test_a_spoilt_cut_for_matrix_units_means_the_default(tmp_path: Path, spoilt: dict[str, object] | None) -> None:
+    made = TuningCache("a GPU", tmp_path)
+    made.remember_cut(SHAPE, SHAPE.n, 64, candidates(SHAPE, 64, UNITS)[-1])
+    made.save()
+    (path,) = tmp_path.iterdir()
+    (key,) = kept = json.loads(path.read_text())
+    path.write_text(json.dumps({key: (kept[key] | spoilt) if spoilt else []}))
+    assert TuningCache("a GPU", tmp_path).cut_of(SHAPE, SHAPE.n, 64, UNITS) == choose_cut(SHAPE, 64, UNITS)
+
+
+@pytest.mark.thorough
+def test_a_search_times_cuts_for_matrix_units(native_device: GpuDevice) -> None:
+    """Emulated fragments run the candidates, too."""
+    shape = MatmulShape(k=128, n=32, format=FORMATS["int8:g32"], residual=True)
+    before = native_device.context.allocated
+    times = search_cuts(native_device.context, shape, 32, 16, cold_bytes=1)
+    assert all(0 < seconds < 1 for seconds in times.values())
+    assert native_device.context.allocated <= before + 256  # which all unused bindings share

@@ -50,3 +50,23 @@ def test_edges_of_programs_are_cut_for_other_gpus(name: str, caps: str) -> None:
     [want] = case_outputs(case, np.float64)
     [got] = outputs_on(caps, case)
     agree(got, want.astype(np.float32), name)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            f"{way}{cell}"
+            for cell in ("lstm-17-3-33", "slstm-6-4-64-resets", "rnn_relu-17-3-33")
+            for way in ("", "grad-")
+        ),
+        *("rows-softmax-odd", "rows-softmax-long", "rows-softmax-grad-long", "pool-max-odd-many", "pool-sum-1d-whole"),
+        *(name for name in OP_CASES if name in ("norm-layer-3-33x65", "norm-grad-layer-3-33x65")),
+    ],
+)
+def test_values_in_registers_are_those_of_their_rows(name: str) -> None:
+    """Large GPUs hold rows and weights there, and share windows among many invocations."""
+    case = OP_CASES[name]
+    for i, (got, want) in enumerate(zip(outputs_on("large", case), case_outputs(case, np.float64), strict=True)):
+        agree(got, want.astype(np.float32), f"output {i}")

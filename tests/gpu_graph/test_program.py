@@ -22,7 +22,7 @@ from volumetric.graph.operations.weighted_rows import weigh_rows
 
 
 def test_every_operation_has_a_kernel_or_needs_none() -> None:
-    own = {"turn_taps", "update_squares", "gemm_of_parts", "formula", "sum_listed"}
+    own = {"turn_taps", "update_many", "update_squares", "gemm_of_parts", "formula", "reduce_formula", "sum_listed"}
     none = {"reshape", "scan"} | {name for name, op in OPS.items() if op.written_out is not None}
     assert set(LOWERERS) - own - none == set(OPS) - OPEN - none
 
@@ -167,7 +167,7 @@ def test_a_trial_of_which_only_the_size_matters_writes_nothing(name: str) -> Non
         graphs, reference = narrowed_graphs(LARGE), NumpyGraphs(np.float64)
         program = graphs.compile(graph, graphs.store())
         assert len(program.calls) == (launches if inputs[0].size > 4096 else 1)
-        assert program.calls[0].name == "graph/update_squares"
+        assert program.calls[0].name == "graph/squares_of_many"
         [expected] = reference.compile(graph, reference.store()).run(inputs)
         agree(program.run(inputs)[0], expected.astype(np.float32), name)
 

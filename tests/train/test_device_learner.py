@@ -340,7 +340,7 @@ def test_an_update_is_one_run_and_only_the_batch_goes_in() -> None:
     x, y = np.zeros((2, 4), np.float32), np.ones((2, 64), np.float32)
     for _ in range(3):
         learner.step([Batch(x, y)], rate=0.1)
-    assert counting.runs == [x.nbytes + y.nbytes + 16] * 3
+    assert counting.runs == [x.nbytes + y.nbytes + 16 + 12] * 3  # with four numbers, and what the last update put out
     learner.step([Batch(x, y)] * 2, rate=0.1)
     assert len(counting.runs) == 6  # two sums of gradients and the update
 
@@ -373,6 +373,9 @@ def test_an_update_on_a_gpu_is_one_submission() -> None:
     for _ in range(3):
         assert learner.step([sentences()], rate=0.01).fault is None
     assert executor.count == 3
+    together = learner.steps([sentences()] * 5, rates=[0.01] * 5)
+    assert [report.fault for report in together] == [None] * 5
+    assert executor.count == 4
 
 
 @pytest.mark.parametrize("name", DEVICES)

@@ -146,6 +146,25 @@ def test_accumulated_gradients_are_skipped_together(device: str) -> None:
     np.testing.assert_array_equal(one.state.buffers[LOSS_SCALE], [FIRST[0], 1])
 
 
+@pytest.mark.parametrize("device", ["reference", "gpu"])
+def test_updates_submitted_together_skip_as_single_ones_do(device: str) -> None:
+    single, together = learner(device), learner(device)
+    large = Batch(BATCH.inputs, np.asarray(BATCH.targets) * np.float32(300))
+    before, batches, rates = scaled_by(single.state, MOST), [large] * 9, [0.01] * 9
+    for one in (single, together):
+        one.restore(before)
+    alone = [single.step([batch], rate=0.01) for batch in batches]
+    reports = together.steps(batches, rates=rates)
+    while len(reports) < len(batches):
+        reports += together.steps(batches[len(reports) :], rates=rates[len(reports) :])
+    assert [report.gradient_norm for report in reports] == [report.gradient_norm for report in alone]
+    assert 0 < sum(report.gradient_norm == np.inf for report in reports) < len(batches)
+    for kind in ("masters", "buffers"):
+        for key, value in getattr(single.state, kind).items():
+            np.testing.assert_array_equal(getattr(together.state, kind)[key], value)
+    assert together.state.updates == len(batches)
+
+
 def test_a_forward_overflow_names_the_layer_and_the_way_out() -> None:
     data = dataclasses.replace(DATA, inputs=np.asarray(DATA.inputs) * np.float32(1e6))
     with pytest.raises(DivergedError, match=r"0\.0\.0\.0.* float16, up to 65504") as caught:

@@ -51,5 +51,5 @@ PAIRS: Final[dict[str, BinaryFormula]] = {
 }
 """Name → function. `larger` and `smaller` pass the gradient to the first of equal operands; NaN wins."""
 
-FUSED: Final = (*(name for name in PAIRS if name != "mask"), "affine", "abs", "square", "neg")
+FUSED: Final = (*(name for name in PAIRS if name != "mask"), "affine", "abs", "square", "neg", "sqrt")
 """Functions of one or two numbers that a GPU can fuse in one launch, by the number of a step: the cheap ones."""

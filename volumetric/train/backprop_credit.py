@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 
+from volumetric.base._typing import Array
+from volumetric.base.errors import VolumetricError
+from volumetric.graph.graph_device import GraphProgram
+from volumetric.graph.run_series import Carry, SeriesInput, run_series
 from volumetric.run.graph.training_graphs import (
     ForwardPass,
     UpdateRule,
@@ -17,6 +22,7 @@ from volumetric.run.graph.training_graphs import (
 )
 from volumetric.train.data import Batch
 from volumetric.train.output_losses import Tally
+from volumetric.train.picked_batch import AnySamples, PickedBatch
 from volumetric.train.prepared_batch import PreparedBatch
 from volumetric.train.strategies import CreditStrategy, TimeStrategy, Update
 from volumetric.train.trained_arrays import TrainedArrays
@@ -41,11 +47,52 @@ class BackpropCredit(CreditStrategy):
                 norm, good = program.run([knobs])[0].tolist()
         else:
             [one] = ready
-            rule = arrays.rule(one.posed.counts)
-            program = arrays.program("step", one.of, lambda: self._time.step_graph(one.of, arrays.weights, rule))
-            *totals, norm, good = program.run([*arrays.noise(one.of, 0), *one.arrays, knobs])[0].tolist()
-            tally = one.posed.tally(totals)
+            before = self._before(one)
+            return _update_of(one, self._step(one).run([*arrays.noise(one.of, 0), *one.arrays, knobs, *before])[0])
         return Update(tally=tally, norm=norm, steepest=norm, good=bool(good))
+
+    def updates(self, batches: Sequence[AnySamples], rates: Sequence[float]) -> list[Update] | None:
+        arrays = self._arrays
+        if not self._time.independent:
+            return None
+        runs: list[tuple[GraphProgram, PreparedBatch[ForwardPass], list[SeriesInput]]] = []
+        of, program, before = None, None, list[Array]()
+        for ahead, (batch, rate) in enumerate(zip(batches, rates, strict=True)):
+            try:
+                [one], scale = self._prepare(batch)
+                if one.of is not of or program is None:  # picked batches of one size share their pass
+                    of, program, before = one.of, self._step(one), self._before(one)
+                knobs = arrays.knobs(rate, scale, arrays.updates + ahead + 1)
+                runs.append((program, one, [*arrays.noise(one.of, 0, ahead), *one.arrays, knobs, *before]))
+            except VolumetricError:
+                if not runs:
+                    raise
+                break
+        made: list[Update] = []
+        for program, group in groupby(runs, key=lambda run: run[0]):
+            several = list(group)
+            carry = Carry(0, len(several[0][2]) - 1)
+            results = run_series(program, [inputs for _, _, inputs in several], carry)
+            for (_, one, _), [facts] in zip(several, results, strict=True):
+                made.append(_update_of(one, facts))
+                if not made[-1].good:
+                    return made
+        return made
+
+    def _prepare(self, batch: AnySamples) -> tuple[list[PreparedBatch[ForwardPass]], float]:
+        return (
+            self._time.prepare_picked(batch) if isinstance(batch, PickedBatch) else self._time.prepare_update([batch])
+        )
+
+    def _step(self, one: PreparedBatch[ForwardPass]) -> GraphProgram:
+        """Return the program of an update by one batch."""
+        arrays = self._arrays
+        rule = arrays.rule(one.posed.counts)
+        return arrays.program("step", one.of, lambda: self._time.step_graph(one.of, arrays.weights, rule))
+
+    def _before(self, one: PreparedBatch[ForwardPass]) -> list[Array]:
+        """Return the output of an update before the first, if the program takes it: it was written."""
+        return [np.ones(len(one.posed.counts) + 2, self._arrays.float)] if self._time.chained else []
 
     def _sum(self, ready: Sequence[PreparedBatch[ForwardPass]], rule: UpdateRule, scale: float) -> Tally:
         """Sum the gradients of several batches; return the sums of their loss terms, up to the first non-finite one."""
@@ -74,3 +121,9 @@ class BackpropCredit(CreditStrategy):
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
         fault = self._time.fault(batches, rate, tally)
         return fault or self._arrays.fault(tally, "the norm of the gradients, or a new weight")
+
+
+def _update_of(one: PreparedBatch[ForwardPass], facts: Array) -> Update:
+    """Return the update whose program put out these numbers."""
+    *totals, norm, good = facts.tolist()
+    return Update(tally=one.posed.tally(totals), norm=norm, steepest=norm, good=bool(good))

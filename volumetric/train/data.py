@@ -176,7 +176,7 @@ class ArrayData:
         """Yield the batches of an epoch from number `start` on."""
         order = self.order(epoch)
         for i in range(start, self.batches_per_epoch):
-            yield self._take(order[i * self.batch_size : (i + 1) * self.batch_size])
+            yield self.pick(order[i * self.batch_size : (i + 1) * self.batch_size])
 
     def split(self, fraction: float) -> tuple[ArrayData, ArrayData]:
         """Return training and validation data; `fraction` of the samples, drawn by the seed, are for validation.
@@ -193,7 +193,7 @@ class ArrayData:
                 else "these are too few to hold some out: collect more, or leave validation out",
             )
         order = rng.generator(self.seed, _SPLIT).permutation(len(self))
-        train, validation = (self._take(np.sort(part)) for part in (order[count:], order[:count]))
+        train, validation = (self.pick(np.sort(part)) for part in (order[count:], order[:count]))
         return (
             replace(self, inputs=train.inputs, targets=train.targets, mask=train.mask),
             replace(
@@ -218,7 +218,7 @@ class ArrayData:
         order = {"batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed, "drop_last": self.drop_last}
         return {"kind": "arrays", "samples": len(self), **order, "crc32": sums}
 
-    def _take(self, samples: Array) -> Batch:
+    def pick(self, samples: Array) -> Batch:  # by their indices
         parts = (map_arrays(of, lambda array: array[samples]) for of in (self.inputs, self.targets, self.mask))
         return Batch(*parts, ports=self.ports)
 
@@ -392,9 +392,3 @@ def _parts(parts: Sequence[Any]) -> dict[str, Any]:
     if len(parts) not in (2, 3):
         raise SpecError(f"a batch is (inputs, targets) or (inputs, targets, mask), got {len(parts)} parts")
     return dict(zip(_PARTS, parts, strict=False))
-
-
-def in_groups(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
-    """Yield `size` batches at a time; the last group may be smaller."""
-    while group := list(itertools.islice(batches, size)):
-        yield group

@@ -24,7 +24,8 @@ from volumetric.train.forward_weights import stacked_weights
 from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, StepReport
 from volumetric.train.modes import Backprop, Systolic, TargetPropagation
 from volumetric.train.output_losses import Tally
-from volumetric.train.strategies import CreditStrategy, TimeStrategy
+from volumetric.train.picked_batch import AnySamples, as_batch
+from volumetric.train.strategies import CreditStrategy, TimeStrategy, Update
 from volumetric.train.trainable import check_state
 from volumetric.train.trained_arrays import TrainedArrays
 from volumetric.train.whole_batches import WholeTime
@@ -77,6 +78,7 @@ class DeviceLearner:
         self.time: TimeStrategy
         self.credit: CreditStrategy
         self.time, self.credit = _time_and_credit(self.arrays, clocked)
+        self._watched = False
 
     def _stacked(self, arrays: TrainedArrays) -> ParameterStacks:
         """Return the parameters that are stored stacked: those that one launch can read and write together."""
@@ -112,10 +114,23 @@ class DeviceLearner:
 
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
         """Make one update from all `batches` together; a fault leaves every weight unchanged."""
-        update, clip = self.credit.update(batches, rate), self.arrays.options.clip
-        tally, norm = update.tally, update.norm
+        return self._report(batches, rate, self.credit.update(batches, rate))
+
+    def steps(self, batches: Sequence[AnySamples], *, rates: Sequence[float]) -> list[StepReport]:
+        """Make one update from each batch; see `SeriesLearner.steps`."""
+        updates = None if self._watched or len(batches) < 2 else self.credit.updates(batches, rates)
+        if updates is None:
+            return [self.step([as_batch(batches[0])], rate=rates[0])]
+        return [
+            self._report([batch], rate, update)
+            for batch, rate, update in zip(batches, rates, updates, strict=False)  # the others were not made
+        ]
+
+    def _report(self, batches: Sequence[AnySamples], rate: float, update: Update) -> StepReport:
+        """Count an update, or name its fault."""
+        clip, tally, norm = self.arrays.options.clip, update.tally, update.norm
         if not update.good:
-            fault = self.credit.fault(batches, rate, tally)
+            fault = self.credit.fault([as_batch(batch) for batch in batches], rate, tally)
             norm = norm if np.isfinite(tally.total) else np.nan
             return StepReport(tally=dataclasses.replace(tally, fault=fault), gradient_norm=norm, fault=fault)
         self.arrays.updates += 1
@@ -138,6 +153,7 @@ class DeviceLearner:
 
         The device computes statistics in one more run for each batch.
         """
+        self._watched = bool(observers)
         self.time.watch(observers)
 
     def params(self) -> Params:

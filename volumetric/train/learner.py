@@ -22,6 +22,7 @@ from volumetric.train.losses import MSE
 from volumetric.train.modes import Backprop, Mode
 from volumetric.train.optim import AdamW, Optimiser
 from volumetric.train.output_losses import AnyLoss, Losses, Tally
+from volumetric.train.picked_batch import AnySamples
 from volumetric.train.precision import Precision
 
 Compute: TypeAlias = Literal["float32", "float16"]
@@ -198,6 +199,21 @@ class WindowedLearner(Protocol):
 
     def windows(self, batch: Batch) -> Iterator[Batch]:
         """Yield the arguments of `step`, in order."""
+        ...
+
+
+@runtime_checkable
+class SeriesLearner(Protocol):
+    """A learner that makes several updates in one submission to its device."""
+
+    def steps(self, batches: Sequence[AnySamples], *, rates: Sequence[float]) -> list[StepReport]:
+        """Make one update from each batch, in order, with the bits of single updates.
+
+        Returns
+        -------
+        At least one report. There are fewer than batches after a fault, which the last one then has, and before a
+        batch that is wrong: the call that begins with it raises its error.
+        """
         ...
 
 

@@ -13,6 +13,7 @@ from volumetric.observe import Observer
 from volumetric.train.data import Batch
 from volumetric.train.learner import LayerTarget
 from volumetric.train.output_losses import Tally
+from volumetric.train.picked_batch import AnySamples, PickedBatch
 from volumetric.train.prepared_batch import PreparedBatch
 
 
@@ -23,9 +24,13 @@ class TimeStrategy(ABC):
     ----------
     step_graph : builds the graph of a backprop update, from the pass of `learning`, weights and a rule. Its outputs:
         sums of the losses' terms, norm of the gradients, 1 if the update was applied
+    chained : whether the last input of `step_graph` is the output of the update before
+    independent : whether batches can be prepared before the updates that precede theirs, which are then made together
     """
 
     step_graph: ClassVar[Callable[..., Graph]]
+    chained: ClassVar[bool] = False
+    independent: ClassVar[bool] = False
 
     @property
     def carried_arrays(self) -> dict[str, Array]:
@@ -43,8 +48,12 @@ class TimeStrategy(ABC):
     def prepare_update(self, batches: Sequence[Batch]) -> tuple[list[PreparedBatch[Any]], float]:
         """Return the checked batches of a backprop update, and the factor on all gradients."""
 
+    def prepare_picked(self, batch: PickedBatch) -> tuple[list[PreparedBatch[Any]], float]:
+        """Do what `prepare_update` does, for an update that may pick its samples on the device."""
+        return self.prepare_update([batch.batch()])
+
     @abstractmethod
-    def finish_update(self, batches: Sequence[Batch]) -> None:
+    def finish_update(self, batches: Sequence[AnySamples]) -> None:
         """Advance past batches whose update was applied."""
 
     @abstractmethod
@@ -92,6 +101,14 @@ class CreditStrategy(ABC):
     @abstractmethod
     def update(self, batches: Sequence[Batch], rate: float) -> Update:
         """Make one update, unless it would produce a non-finite number."""
+
+    def updates(self, batches: Sequence[AnySamples], rates: Sequence[float]) -> list[Update] | None:
+        """Make an update from each batch, in as few submissions as possible; None if only `update` can make them.
+
+        The last one returned is the first that was not applied, if there is one: those after it change nothing. If a
+        batch is wrong, the updates before it are made; if that is the first one, its error is raised.
+        """
+        return None
 
     @abstractmethod
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:

@@ -16,6 +16,7 @@ from volumetric.run.graph.training_graphs import ForwardPass
 from volumetric.run.stream_buffers import StreamBuffers, StreamBufferSpec
 from volumetric.run.streams.stream_io import check_marks
 from volumetric.train.data import Batch
+from volumetric.train.picked_batch import AnySamples
 from volumetric.train.prepared_batch import PreparedBatch
 from volumetric.train.stream_windows import RESETS
 from volumetric.train.trainable import OTHER_RUN
@@ -83,6 +84,8 @@ class CarriedTime(WholeTime):
         A layer reads earlier rows and has no state of fixed size, as attention without a window, or a link has a delay.
     """
 
+    independent = False
+
     def __init__(self, arrays: TrainedArrays) -> None:
         super().__init__(arrays)
         buffers = {key: StreamBufferSpec(state.shape) for key, state in resumed_states(arrays.plan).items()}
@@ -97,7 +100,7 @@ class CarriedTime(WholeTime):
     def restore(self, arrays: Mapping[str, Array]) -> None:
         self._streams.restore(arrays)
 
-    def finish_update(self, batches: Sequence[Batch]) -> None:
+    def finish_update(self, batches: Sequence[AnySamples]) -> None:
         super().finish_update(batches)
         self._streams.carried = len(batches[-1])
 

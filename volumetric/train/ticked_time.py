@@ -29,6 +29,7 @@ from volumetric.train.clocked_sequences import OutputReading, Sequences, Sequenc
 from volumetric.train.data import Batch
 from volumetric.train.modes import Systolic, TargetPropagation
 from volumetric.train.output_losses import OutputTargets, Tally
+from volumetric.train.picked_batch import AnySamples
 from volumetric.train.prepared_batch import (
     BatchObjective,
     PreparedBatch,
@@ -170,7 +171,7 @@ class TickedTime(TimeStrategy):
         self._piece = self._single_window(batches[0])
         return self._piece
 
-    def finish_update(self, batches: Sequence[Batch]) -> None:
+    def finish_update(self, batches: Sequence[AnySamples]) -> None:
         """Let the next update continue from this window, unless it is the last of its sequences."""
         piece, sequences = self._piece, self._piece.sequences
         over = piece.stop == sequences.ticks + self._after

@@ -52,6 +52,7 @@ class TrainSettings(TypedDict, total=False):
     accuracy: bool | None
     checkpoint_every: int | None
     keep_checkpoints: int
+    steps_per_submission: int | None
     lr: float
     weight_decay: float
     batch_size: int

@@ -196,9 +196,9 @@ class TrainedArrays:
         with np.errstate(over="ignore"):
             return np.array([rate, scale, *self.options.optimiser.knobs(step)], np.float64).astype(self.float)
 
-    def noise(self, of: ForwardPass, part: int) -> list[Array]:
-        """Return the random key of the pass of batch `part` in the next update, if it draws random numbers."""
-        return [self.noise_key(self.updates, part)] if of.draws else []
+    def noise(self, of: ForwardPass, part: int, ahead: int = 0) -> list[Array]:
+        """Return the random key of the pass of batch `part` in the update after `ahead` others, if it draws numbers."""
+        return [self.noise_key(self.updates + ahead, part)] if of.draws else []
 
     def noise_key(self, update: int, part: int) -> Array:
         """Return the random key of one pass of an update in graph form."""

@@ -259,6 +259,7 @@ def train(
         store=store,
         learner=opened,
         stop=stop or (lambda: False),
+        stops_between=stop is not None or bool(observers),
         metric=metric,
         device="auto" if learner is not None else chosen,
     )

@@ -22,8 +22,16 @@ from volumetric.train.output_losses import AnyLoss, Losses
 from volumetric.train.precision import Precision
 from volumetric.train.schedules import Constant, Schedule
 
-MAY_CHANGE = ("epochs", "max_steps", "patience", "accuracy", "checkpoint_every", "keep_checkpoints")
-"""Settings that may change between start and resume: they control stopping, reports and stored checkpoints."""
+MAY_CHANGE = (
+    "epochs",
+    "max_steps",
+    "patience",
+    "accuracy",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "steps_per_submission",
+)
+"""Settings that may change between start and resume: they control stopping, reports, stored checkpoints and speed."""
 
 
 @explain_call_errors
@@ -49,6 +57,11 @@ class TrainConfig:
         there are classes, `train` if there are validation data, too
     checkpoint_every : updates between checkpoints; None: only at the end of epochs
     keep_checkpoints : number of newest checkpoints to keep
+    steps_per_submission : updates that are submitted to the device together, at most; their losses are read, and
+        reported in order, when all are done. The result has the same bits. None: as many as take about 20 ms, for
+        arrays in memory; one with `stop` or observers. Never more than up to a checkpoint, `max_steps`, or the end of
+        an epoch after which validation data, accuracy or `metric` need the weights. Some updates are always submitted
+        alone: those of several batches, of clocked networks and of windows that continue each other
     """
 
     loss: AnyLoss = field(default_factory=MSE)
@@ -71,6 +84,7 @@ class TrainConfig:
     accuracy: bool | None = None
     checkpoint_every: int | None = None
     keep_checkpoints: int = 2
+    steps_per_submission: int | None = None
 
     if TYPE_CHECKING:  # names, tables and functions are accepted, too
 
@@ -97,6 +111,7 @@ class TrainConfig:
             accuracy: bool | None = ...,
             checkpoint_every: int | None = ...,
             keep_checkpoints: int = ...,
+            steps_per_submission: int | None = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -106,11 +121,11 @@ class TrainConfig:
         config_tables.check_fields(self, without=CONVERTERS)
         Losses.from_losses(self.loss, self.loss_weights)
         check_compute(self.compute)
-        for name in ("accumulate", "epochs", "max_steps", "patience", "checkpoint_every", "keep_checkpoints"):
+        for name in ("accumulate", *(name for name in MAY_CHANGE if name != "accuracy")):
             value = getattr(self, name)
             if value is not None and value < 1:
                 default = next(f.default for f in dataclasses.fields(self) if f.name == name)
-                usual = "no limit" if default is None else str(default)
+                usual = ("chosen" if "submission" in name else "no limit") if default is None else str(default)
                 raise SpecError(
                     f"{name} must be at least 1, got {value}", hint=f"leave it out for the default, {usual}"
                 )

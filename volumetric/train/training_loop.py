@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,14 +16,16 @@ from volumetric.clocked import Clocked
 from volumetric.devices.named_devices import AnyDevice
 from volumetric.network import OUTPUT, Network
 from volumetric.network.weight_store import Params
-from volumetric.train.data import ArrayData, Batch, Data, SplitData, in_groups
+from volumetric.train.data import ArrayData, Batch, Data, SplitData
 from volumetric.train.divergence import DivergedError, largest_entry, odd_entry
 from volumetric.train.evaluation import Evaluation, judge
 from volumetric.train.latency import warn_of_latency
-from volumetric.train.learner import Learner, StepReport, WindowedLearner
+from volumetric.train.learner import Learner, SeriesLearner, StepReport, WindowedLearner
 from volumetric.train.lora import trained_keys
 from volumetric.train.notices import warn_of_standstill
+from volumetric.train.picked_batch import AnySamples, as_batch, in_groups, picked_batches
 from volumetric.train.precision import master_of, trained_store
+from volumetric.train.submission_pace import SubmissionPace
 from volumetric.train.train_result import EpochHistory, Progress, TrainResult
 from volumetric.train.training_checkpoint import Checkpoint, CheckpointStore, check_run, describe_run, read_checkpoint
 from volumetric.train.training_config import TrainConfig
@@ -44,6 +47,8 @@ class TrainingLoop:
     learner: Learner
     stop: Callable[[], bool]
     metric: Callable[[Params], float] | None
+    stops_between: bool = False
+    """Whether something is asked or reported between two updates, so that by default each is submitted alone."""
     device: AnyDevice = "auto"
     step: int = 0
     begun: bool = False
@@ -52,9 +57,18 @@ class TrainingLoop:
     best: Params | None = None
     description: dict[str, Any] = field(default_factory=dict)
     saved: tuple[int, int, int] | None = None
+    pace: SubmissionPace = field(default_factory=SubmissionPace)
+    picked: ArrayData | None = None
+    """The data, if the learner takes its batches as indices."""
+    crosses: bool = False
+    """Whether updates of two epochs may be submitted together: nothing but a report happens between them."""
 
     def __post_init__(self) -> None:
-        """Describe the run, if checkpoints are written."""
+        """Describe the run, if checkpoints are written, and find out how its batches are passed."""
+        if isinstance(self.learner, SeriesLearner) and isinstance(training := self._training, ArrayData):
+            self.picked = training
+            looks = self.validation, self.metric, self.store
+            self.crosses = self.config.accumulate == 1 and not self.config.accuracy and looks == (None, None, None)
         if self.store is not None:
             self.description = describe_run(self.network, self.initial_params, self.config, self.data, self.validation)
 
@@ -103,12 +117,20 @@ class TrainingLoop:
         return self.data
 
     def _epoch(self) -> str | None:
-        """Train to the end of the epoch, or to `max_steps`; return the reason to stop, if any."""
-        progress, config = self.progress, self.config
-        for batches in in_groups(self._training.batches(progress.epoch, progress.batch), config.accumulate):
+        """Train to the end of the epoch, of the run if submissions cross epochs, or to `max_steps`.
+
+        Returns
+        -------
+        The reason to stop, if any.
+        """
+        config, groups, waiting = self.config, self._groups(), list[list[AnySamples]]()
+        while True:
+            waiting += itertools.islice(groups, max(self._steps_together() - len(waiting), 0))
+            if not waiting:
+                break
             if self._out_of_steps():
                 return "max_steps"  # in the middle of an epoch: a resume with more steps completes it
-            self._update(batches)
+            del waiting[: self._updates(waiting)]
             if config.checkpoint_every is not None and self.step % config.checkpoint_every == 0:
                 self._save()
             if self.stop():
@@ -117,22 +139,60 @@ class TrainingLoop:
         self._save()
         return self._reason()
 
-    def _update(self, batches: list[Batch]) -> None:
+    def _groups(self) -> Iterator[list[AnySamples]]:
+        """Yield the batches of the updates of the rest of the epoch, and of the next ones if submissions cross it."""
+        progress, data, config = self.progress, self.picked, self.config
+        if data is None:
+            return in_groups(self._training.batches(progress.epoch, progress.batch), config.accumulate)
+        rest = picked_batches(data, progress.epoch, progress.batch)
+        if self.crosses:
+            later = range(progress.epoch + 1, config.epochs)
+            rest = itertools.chain(rest, itertools.chain.from_iterable(picked_batches(data, epoch) for epoch in later))
+        return in_groups(rest, config.accumulate)
+
+    def _steps_together(self) -> int:
+        """Return how many updates are submitted together now: checkpoints and the end of the run come after them."""
+        config = self.config
+        if config.accumulate > 1 or not isinstance(self.learner, SeriesLearner):
+            return 1
+        chosen = config.steps_per_submission
+        if chosen is None:
+            chosen = 1 if self.stops_between or self.picked is None else self.pace.steps
+        if config.checkpoint_every is not None:
+            chosen = min(chosen, config.checkpoint_every - self.step % config.checkpoint_every)
+        return chosen if config.max_steps is None else max(1, min(chosen, config.max_steps - self.step))
+
+    def _updates(self, waiting: list[list[AnySamples]]) -> int:
+        """Make updates together, or one, and report each; return their number."""
+        config, began = self.config, time.perf_counter()
+        rates = [config.optimiser.lr * config.schedule(self.step + ahead) for ahead in range(len(waiting))]
+        if len(waiting) > 1 and isinstance(self.learner, SeriesLearner):
+            reports = self.learner.steps([batch for [batch] in waiting], rates=rates)
+        else:
+            reports = [self.learner.step([as_batch(batch) for batch in waiting[0]], rate=rates[0])]
+        seconds = (time.perf_counter() - began) / len(reports)
+        self.pace.record(seconds)
+        for batches, report, rate in zip(waiting, reports, rates, strict=False):
+            self._record(batches, report, rate, seconds)
+            ended = self.crosses and self.picked is not None and self.progress.batch == self.picked.batches_per_epoch
+            if ended and self.progress.epoch + 1 < config.epochs:
+                self._end_epoch()  # the last one ends with the data
+        return len(reports)
+
+    def _record(self, batches: list[AnySamples], report: StepReport, rate: float, seconds: float) -> None:
+        """Count an update, and report it."""
         config, progress = self.config, self.progress
-        began = time.perf_counter()
-        rate = config.optimiser.lr * config.schedule(self.step)
-        report = self.learner.step(batches, rate=rate)
         if report.fault is not None:
-            self._diverged(report.fault, self.step + 1, batches)
+            self._diverged(report.fault, self.step + 1, [as_batch(batch) for batch in batches])
         if not self.begun:
-            warn_of_latency(self.network, config.mode, batches)
+            warn_of_latency(self.network, config.mode, [as_batch(batch) for batch in batches])
         self.begun = True
         self.steepest = max(self.steepest, report.gradient_norm)
         self.step += 1
         progress.batch += len(batches)
         both = progress.tally + report.tally
         progress.terms = {name: (of.total, of.count) for name, of in both.terms.items()}
-        self._report(self._step_event(report, rate, time.perf_counter() - began))
+        self._report(self._step_event(report, rate, seconds))
         if report.layers:
             self._report(TargetEvent(step=self.step, epoch=progress.epoch, layers=report.layers))
 

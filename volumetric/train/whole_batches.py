@@ -21,7 +21,9 @@ from volumetric.train.data import Batch
 from volumetric.train.fault_finder import FaultFinder
 from volumetric.train.layer_statistics import LayerStatistics
 from volumetric.train.output_losses import Tally
+from volumetric.train.picked_batch import AnySamples, PickedBatch
 from volumetric.train.prepared_batch import PreparedBatch, naming_output, prepare_objective, share_losses
+from volumetric.train.resident_samples import ResidentSamples
 from volumetric.train.strategies import TimeStrategy
 from volumetric.train.trained_arrays import TrainedArrays
 
@@ -30,9 +32,11 @@ class WholeTime(TimeStrategy):
     """Each update uses whole batches."""
 
     step_graph = staticmethod(step_graph)
+    chained = independent = True
 
     def __init__(self, arrays: TrainedArrays) -> None:
         self.arrays = arrays
+        self._resident = ResidentSamples(self.ready, self._shared)
         self._watching: LayerStatistics | None = None
         self._forms: dict[frozenset[str], BatchForm] = {}
         self._statistics = statistics_layer(arrays.plan, arrays.buffers)
@@ -48,6 +52,16 @@ class WholeTime(TimeStrategy):
         self.observe(ready)
         return ready, scale
 
+    def prepare_picked(self, batch: PickedBatch) -> tuple[list[PreparedBatch[ForwardPass]], float]:
+        ready = self._resident.prepare(batch)
+        return self.prepare_update([batch.batch()]) if ready is None else ([ready[0]], ready[1])
+
+    def _shared(self, one: PreparedBatch[ForwardPass]) -> tuple[PreparedBatch[ForwardPass], float]:
+        """Prepare a batch for an update of its own."""
+        check_statistics(self._statistics, sequences=one.of.sequences is not None)
+        [shared], scale = share_losses(self.arrays.losses, [one])
+        return shared, scale
+
     def watch(self, observers: Sequence[Observer]) -> None:
         self._watching = LayerStatistics(self.arrays, observers) if observers else None
 
@@ -56,7 +70,7 @@ class WholeTime(TimeStrategy):
         if self._watching is not None:
             self._watching.observe(ready)
 
-    def finish_update(self, batches: Sequence[Batch]) -> None:
+    def finish_update(self, batches: Sequence[AnySamples]) -> None:
         if self._watching is not None:
             self._watching.tell()
 

@@ -1,4 +1,4 @@
-"""Speed of training: six small networks, beside a plain loop in PyTorch where that can be imported."""
+"""Speed of training: six small networks, beside PyTorch where it is installed: a plain loop, and CUDA graphs."""
 
 from benchmarks.suites.training.cases import CASES as CASES
 from benchmarks.suites.training.cases import TrainingCase as TrainingCase

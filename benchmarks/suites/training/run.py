@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.suites.training.cases import BATCHES, RATE, TrainingCase
+from benchmarks.timing import median
 from benchmarks.workers import run_once
 from volumetric.base import rng
 from volumetric.bench.bench_tables import render_table
@@ -22,7 +23,8 @@ from volumetric.layers.conv import Conv
 from volumetric.network import Params
 from volumetric.network.weight_store import WeightStore
 from volumetric.train import MSE, SGD, ArrayData, Learner, LearnerOptions, OpenLearner, Tally
-from volumetric.train.learner import Compute
+from volumetric.train.learner import Compute, SeriesLearner
+from volumetric.train.picked_batch import picked_batches
 
 WORKER = "suites/training/torch_worker.py"
 
@@ -36,6 +38,7 @@ class TrainingRow:
     seconds, least, most : median and extremes of whole runs
     loss : of the last epoch
     torch, torch_loss : median seconds and loss of PyTorch, or None without it
+    recorded : median seconds of PyTorch with whole epochs in a CUDA graph, or None without CUDA
     """
 
     name: str
@@ -47,11 +50,21 @@ class TrainingRow:
     loss: float
     torch: float | None = None
     torch_loss: float | None = None
+    recorded: float | None = None
 
     @property
     def ratio(self) -> float | None:
         """How many times as fast as PyTorch."""
         return None if self.torch is None else self.torch / self.seconds
+
+    @property
+    def recorded_ratio(self) -> float | None:
+        """How many times as fast as its CUDA graph."""
+        return None if self.recorded is None else self.recorded / self.seconds
+
+    def values(self) -> dict[str, Any]:
+        """Return all that it says, for files."""
+        return {**asdict(self), "ratio": self.ratio, "recorded_ratio": self.recorded_ratio}
 
 
 def measure_training(
@@ -79,15 +92,17 @@ def measure_training(
     """
     for case in cases:
         params = _weights(case)
+        x, y = case.data()
+        data = ArrayData(inputs=x, targets=y, batch_size=case.batch, shuffle=False)
         opened = learner(case.network, params, LearnerOptions(loss=MSE(), optimiser=SGD(lr=RATE), compute=compute))
         start = opened.state
-        _run(case, opened, 1)
+        _run(data, opened, 1)
         times: list[float] = []
         loss = 0.0
         for _ in range(repetitions):
             opened.restore(start)
             began = time.perf_counter()
-            loss = _run(case, opened, epochs)
+            loss = _run(data, opened, epochs)
             times.append(time.perf_counter() - began)
         theirs = None if torch is None else _torch(case, params, epochs, repetitions, *torch)
         yield TrainingRow(
@@ -100,6 +115,7 @@ def measure_training(
             loss=loss,
             torch=None if theirs is None else statistics.median(theirs["seconds"]),
             torch_loss=None if theirs is None else theirs["loss"],
+            recorded=None if theirs is None else median(theirs.get("recorded_seconds", ())),
         )
 
 
@@ -112,13 +128,15 @@ def _weights(case: TrainingCase) -> Params:
     return Params(stores)
 
 
-def _run(case: TrainingCase, learner: Learner, epochs: int) -> float:
-    """Make all updates; return the mean loss of the last epoch. Each update waits for its loss, as the peer's does."""
-    x, y = case.data()
-    batches = list(ArrayData(inputs=x, targets=y, batch_size=case.batch, shuffle=False).batches(0))
+def _run(data: ArrayData, learner: Learner, epochs: int) -> float:
+    """Make all updates; return the mean loss of the last epoch. As in `train`, losses are read after each epoch."""
     tallies: list[Tally] = []
-    for _ in range(epochs):
-        tallies = [learner.step([batch], rate=RATE).tally for batch in batches]
+    for epoch in range(epochs):
+        picks = list(picked_batches(data, epoch))
+        if isinstance(learner, SeriesLearner):
+            tallies = [report.tally for report in learner.steps(picks, rates=[RATE] * len(picks))]
+        else:
+            tallies = [learner.step([batch.batch()], rate=RATE).tally for batch in picks]
     return sum(tally.total for tally in tallies) / sum(tally.count for tally in tallies)
 
 
@@ -156,7 +174,7 @@ def _described(case: TrainingCase) -> Iterator[dict[str, Any]]:
             yield {"do": do, "weight": f"{coord}/weight", "relu": spec.activation == "relu"}
 
 
-_HEAD = "network | device | epochs | s (least–most) | loss | torch s | torch loss | times torch"
+_HEAD = "network | device | epochs | s (least–most) | loss | torch s | torch loss | times torch | graph s | times graph"
 
 
 def render_training(rows: Sequence[TrainingRow], form: str) -> str:
@@ -164,6 +182,7 @@ def render_training(rows: Sequence[TrainingRow], form: str) -> str:
     cells: list[list[str]] = []
     for row in rows:
         times = f"{row.seconds:.3g} ({row.least:.3g}–{row.most:.3g})"
-        theirs = ["-" if value is None else f"{value:.3g}" for value in (row.torch, row.torch_loss, row.ratio)]
+        others = (row.torch, row.torch_loss, row.ratio, row.recorded, row.recorded_ratio)
+        theirs = ["-" if value is None else f"{value:.3g}" for value in others]
         cells.append([row.name, row.device, str(row.epochs), times, f"{row.loss:.4f}", *theirs])
-    return render_table([{**asdict(row), "ratio": row.ratio} for row in rows], _HEAD, cells, form, left=2)
+    return render_table([row.values() for row in rows], _HEAD, cells, form, left=2)

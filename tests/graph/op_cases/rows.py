@@ -34,6 +34,8 @@ ROWS_CASES = {
     "gather-none": OpCase(op="gather_rows", inputs=(normal(7, 5), ids(0, 7))),
     "scatter": OpCase(op="scatter_rows", inputs=(normal(33, 5), ids(33, 7)), attrs={"rows": 9}),
     "scatter-many": OpCase(op="scatter_rows", inputs=(normal(2050, 3), ids(2050, 300)), attrs={"rows": 301}),
+    "scatter-alike": OpCase(op="scatter_rows", inputs=(normal(301, 513), ids(301, 2)), attrs={"rows": 3}),
+    "scatter-merged": OpCase(op="scatter_rows", inputs=(normal(4200, 1), ids(4200, 40)), attrs={"rows": 41}),
     "scatter-none": OpCase(op="scatter_rows", inputs=(normal(0, 5), ids(0, 7)), attrs={"rows": 3}),
     **{f"softmax-{k}": v for k, v in _on_rows("softmax", (17, 33)).items()},
     "softmax-long": move("softmax", (3, 1031)),

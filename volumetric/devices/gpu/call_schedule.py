@@ -77,6 +77,9 @@ def control_words(places: Sequence[SequenceSpan], rows: CallRows, each: int) -> 
         words[:_NEAR] = rows[:_NEAR]
         if rows.singles == 1:
             words[_NEAR:_PLACES] = near_words(places[0].pages)
+        if rows.total == 1:
+            words[_PLACES:] = places[0].position, places[0].line, 1, 0
+            return words
         lists = words[_PLACES:].reshape(-1, 4)
         lists[:, 0] = [place.position for place in places]
         lists[:, 1] = [place.line for place in places]

@@ -11,6 +11,7 @@ from volumetric.devices.gpu import experts, paged_attention, products, recurrent
 from volumetric.devices.gpu.command_list import RecordedDispatch
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.matmul import MatmulShape, MatvecTuning, SplitPartials, tune_batch
+from volumetric.devices.gpu.kernels.matrix_tiles import MatrixCut
 from volumetric.devices.gpu.paged_attention import AttentionBuffers
 from volumetric.devices.gpu.tuning_cache import TuningCache
 from volumetric.devices.gpu.value_buffers import ValueBuffers
@@ -112,6 +113,10 @@ class RowRecorder:
         return (
             self._tunings.tuning_of(shape, units, self.caps) if rows == 1 else tune_batch(shape, units, self.caps, rows)
         )
+
+    def cut_matrix(self, shape: MatmulShape, units: int, rows: int) -> MatrixCut:
+        """Tile and splits of a product of so many rows on matrix units."""
+        return self._tunings.cut_of(shape, units, rows, self.caps)
 
     def products(self) -> list[tuple[MatmulShape, int]]:
         """Distinct matrix products of a row, with the outputs of a shard: the products whose tunings are searched."""

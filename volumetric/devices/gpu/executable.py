@@ -22,6 +22,7 @@ from volumetric.devices.gpu.graph.graphs import GpuGraphs
 from volumetric.devices.gpu.kernels.attention import PAGE
 from volumetric.devices.gpu.kernels.dispatch import CallRows, Caps
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.gpu.matrix_search import tune_matrix_products
 from volumetric.devices.gpu.page_pool import PagePool
 from volumetric.devices.gpu.paged_attention import AttentionBuffers, attention_shapes, with_kv_dtype
 from volumetric.devices.gpu.profile import call_times
@@ -311,7 +312,10 @@ class GpuExecutable:
         if self.context.software or "timestamp-query" not in self.context.features:
             return
         with self.pool.lock:
-            tune_products(self.context, self._recorder.products())
+            products = self._recorder.products()
+            tune_products(self.context, products)
+            if self._recorder.halves and self.context.caps.matrix_units:
+                tune_matrix_products(self.context, products)
             self._forget()
 
     def step_times(self, states: Sequence[GpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:

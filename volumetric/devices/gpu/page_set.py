@@ -256,7 +256,7 @@ class PageSet:
     def _grow(self, missing: int) -> None:
         """Replace the buffers by larger ones: twice what is needed, if that is possible.
 
-        A move waits for the GPU and binds all recordings anew, so it must not come again for the next tokens of a batch.
+        A move waits for the GPU and binds all recordings anew: it must not come again for the next tokens of a batch.
         """
         count, context = len(self._uses), self._of.context
         if count + missing > self._most:

@@ -111,7 +111,7 @@ def _record_matrix(
     entries = [halve]
     for shard in matrix.shards:
         own = replace(shape, format=shard.format)
-        cut = matrix_tiles.choose_cut(replace(own, n=shard.units), frame.rows, r.caps)
+        cut = r.cut_matrix(own, shard.units, frame.rows)
         place = {"first": shard.first, "units": shard.units, "rows": frame.rows}
         product = matrix_tiles.matrix_gemm(own, r.caps, cut, guard=predicate, **place)
         bound = {**sides, **shard.buffers}

@@ -47,6 +47,8 @@ class RepeatedCalls:
         self._begun = call, self._encode(*call)
         sizes = [rows.total * row_bytes(self._recordings.graph.tensors[i]) // 4 for i in outputs]
         words = np.frombuffer(executor.read(self._buffer, 4 * sum(sizes), number), np.float32)
+        if len(sizes) == 1:
+            return [words.reshape(rows.total, -1)]
         return [part.reshape(rows.total, -1) for part in np.split(words, np.cumsum(sizes)[:-1])]
 
     def drop(self) -> None:

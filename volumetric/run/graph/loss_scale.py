@@ -62,7 +62,7 @@ class LossScale:
         Parameters
         ----------
         fits : 1 if the scaled gradients are finite
-        judged : 1 if the losses are finite
+        judged : 1 if the losses are finite, and nothing forbids to write
         good : 1 if the update was written
         """
         work = self.work

@@ -174,17 +174,20 @@ def update_graph(rule: UpdateRule) -> Graph:
 def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
     """Do all of an update by one batch.
 
-    Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`; the knobs. Output
-    [n + 2]: the sums of the losses' terms, then as `update_graph`.
+    Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`; the knobs; the output of
+    the update before. If its last number is 0, this update writes nothing, so several can be submitted together.
+    Output [n + 2]: the sums of the losses' terms, then as `update_graph`.
     """
     work = GraphBuilder(flush=True, parted=of.parted)
     training = begin_training(work, of, rule)
     forward = emit_loss(work, of, weights, training)
-    seeds, knobs = seeds_of(work, of, forward, training), work.input("knobs", (KNOBS,))
+    seeds = seeds_of(work, of, forward, training)
+    knobs, n = work.input("knobs", (KNOBS,)), len(of.objectives)
+    written = work.split(work.input("before", (n + 2,)), [n + 1, 1], 0)[1]
     if rule.scaled:
         seeds = LossScale.of(work).scale(seeds, work.split(knobs, [1] * KNOBS, 0)[1])
     gradients = master_gradients(work, rule, seeds)
-    facts = write_update(work, rule, gradients, training.buffers, knobs, forward.totals)
+    facts = write_update(work, rule, gradients, training.buffers, knobs, forward.totals, written=written)
     _write_stream_states(work, forward, facts[1])
     return work.finish([work.concat([forward.totals, *facts], 0)])  # one tensor: a device copies each output separately
 
@@ -308,26 +311,29 @@ def write_update(
     knobs: int,
     totals: int | None,
     paces: Mapping[str, UpdatePace] | None = None,
+    *,
+    written: int | None = None,
 ) -> list[int]:
     """Emit clipping and updates; nothing is written unless `totals`, norm, new weights and buffers are all finite.
 
-    Returns the norm of the gradients [1], and [1] of 1 if the update is written. With a loss scale it is 1 also if the
-    update is skipped because scaled gradients overflowed; the norm is not finite then, and the scale is halved.
+    Returns the norm of the gradients [1], and [1] of 1 if the update is written, which a 0 in `written` [1] prevents.
+    With a loss scale it is 1 also if the update is skipped because scaled gradients overflowed; the norm is not finite
+    then, and the scale is halved.
     """
     loss_scale = LossScale.of(work) if rule.scaled else None
     norm, factor = _clip_factor(work, rule, gradients, knobs, loss_scale)
     rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
-    fits = good = finite_mask(work, norm)
-    judged = work.scalar(1.0)
+    fits = finite_mask(work, norm)
+    judged = written
     if totals is not None:
         one = work.reduce(totals, "sum", (0,)) if work.shape(totals) != (1,) else totals
-        judged = finite_mask(work, one)
-        good = work.binary("mul", good, judged)
+        finite = finite_mask(work, one)
+        judged = finite if judged is None else work.binary("mul", judged, finite)
+    good = fits if judged is None else work.binary("mul", fits, judged)
 
     paced = paces or {}
 
-    def scalars(good: int) -> Callable[[str], int]:
-        """Return the function that returns the scalars of an array's update."""
+    def scalars(good: int) -> Callable[[str], int]:  # of the update of an array
         plain = work.concat([rate, factor, first, second, good], 0)
 
         def of(key: str) -> int:
@@ -351,7 +357,10 @@ def write_update(
         work.assign(key, value, good)
     for key, g in gradients.items():
         _emit_optimiser_step(work, rule, key, g, final(key), in_place=True)
-    return [norm, good if loss_scale is None else loss_scale.adapt(fits, judged, good)]
+    return [
+        norm,
+        good if loss_scale is None else loss_scale.adapt(fits, work.scalar(1.0) if judged is None else judged, good),
+    ]
 
 
 def trial_update(

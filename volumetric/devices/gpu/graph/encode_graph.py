@@ -10,6 +10,7 @@ from volumetric.devices.gpu.command_list import RecordedDispatch
 from volumetric.devices.gpu.graph.formula_fusion import fuse_formulas, moves_as_views
 from volumetric.devices.gpu.graph.joined_groups import join_groups
 from volumetric.devices.gpu.graph.joined_sums import join_sums
+from volumetric.devices.gpu.graph.joined_updates import join_updates
 from volumetric.devices.gpu.graph.read_fusion import fuse_folds, fuse_joins, fuse_parts, fuse_windows
 from volumetric.devices.gpu.graph.row_sums import list_sums
 from volumetric.devices.gpu.kernels.dispatch import Caps
@@ -39,6 +40,7 @@ _PASSES = (
     fuse_joins,
     fuse_trials,
     fuse_formulas,
+    join_updates,
 )
 
 

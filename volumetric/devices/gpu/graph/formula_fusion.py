@@ -1,7 +1,8 @@
 """Fuse element-wise operations, and the views that they read, into one launch.
 
 A launch of a few elements takes as long as one of some ten thousand, and clocks, meters and weights of programs are
-chains of such launches. Moves along axes of size 1 only are not executed at all.
+chains of such launches. Large tensors are read and written once instead of once for each operation; their reductions
+compute what they sum. Moves along axes of size 1 only are not executed at all.
 """
 
 from __future__ import annotations
@@ -11,23 +12,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from volumetric.base._typing import Shape
-from volumetric.devices.gpu.kernels.graph.formulas import AXES, READS, STEPS, TENSORS
+from volumetric.devices.gpu.kernels.graph.formulas import AXES, MOST, READS, STEPS, TENSORS
 from volumetric.formula.binary_functions import FUSED
 from volumetric.graph.liveness import view_roots
 from volumetric.graph.ops import Graph, Node
 from volumetric.graph.pruning import prune
 from volumetric.graph.strides import StridedAxis, broadcast_strides, merge_strided_axes, strides_of
 
-MOST: Final = 1 << 18
-"""Elements up to which a launch costs more than the steps of a formula, each of which is interpreted."""
 AGAIN: Final = 4
 """Steps up to which a value with several readers is recomputed by each of them."""
+MOST_READ_AGAIN: Final = 2
+"""Large tensors up to which a large value is computed again: with more, two readers would move more than they save."""
 _VIEWS = frozenset({"slice", "permute", "broadcast"})
+_LARGE = frozenset({"slice", "broadcast", "unary", "binary", "unary_grad"})
+"""Operations of which formulas of more than `MOST` elements may consist: large permutations have tiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,8 @@ def _keeps_order(graph: Graph, node: Node) -> bool:
 def fuse_formulas(graph: Graph) -> Graph:
     """Fuse element-wise operations into their only reader, and read views in place.
 
-    Such a node is a ``formula``, see `devices.gpu.kernels.graph.formulas`.
+    Such a node is a ``formula``, see `devices.gpu.kernels.graph.formulas`, or a ``reduce_formula``, see
+    `devices.gpu.kernels.graph.formula_reduction`.
     """
     formulas = _FormulaFuser(graph)
     nodes = tuple(map(formulas.rewrite, graph.nodes))
@@ -117,21 +121,32 @@ class _FormulaFuser:
         uses = [(node, i) for node in graph.nodes if node.op != "reshape" for i in node.inputs]
         self._reads = Counter(self._root[i] for _, i in uses)
         # These exist in any case, and need not be recomputed.
-        self._there = {self._root[i] for node, i in uses if not self._can_fuse(node)}
+        self._there = {self._root[i] for node, i in uses if not self._can_fuse(node) and not self._can_reduce(node)}
         self._there.update(self._root[node.predicate.tensor] for node in graph.nodes if node.predicate)
         self._there.update(self._root[i] for i in graph.outputs)
 
     def _can_fuse(self, node: Node) -> bool:
         """Whether a node may be part of a formula."""
         output = self.graph.tensors[node.outputs[0]]
-        if output.size > MOST or output.key is not None or 0 in output.shape:
+        if output.key is not None or 0 in output.shape:
             return False
         if any(self.graph.tensors[i].dtype != "float32" for i in (*node.inputs, *node.outputs)):
             return False
+        if self._is_large(node.outputs[0]):
+            return node.op in _LARGE
         return node.op in _VIEWS or (node.op in ("unary", "binary") and node.attrs["name"] in FUSED)
+
+    def _is_large(self, i: int) -> bool:
+        return self.graph.tensors[i].size > MOST
+
+    def _can_reduce(self, node: Node) -> bool:
+        """Whether a node may reduce a formula."""
+        return node.op == "reduce" and self._is_large(node.inputs[0])
 
     def rewrite(self, node: Node) -> Node:
         """Return a node as a formula, if that removes other nodes; record its results."""
+        if self._can_reduce(node):
+            return self._as_reduction(node)
         if node.op == "reshape" or not self._can_fuse(node):
             return node
         i = node.outputs[0]
@@ -155,7 +170,8 @@ class _FormulaFuser:
     def _candidates(self, node: Node) -> list[Formula]:
         """Candidate formulas of a node, starting with those that compute the most themselves."""
         leaves = [self._leaf(i) for i in node.inputs]
-        inside = [self._inlined(i) or leaf for i, leaf in zip(node.inputs, leaves, strict=True)]
+        large = self._is_large(node.outputs[0])
+        inside = [self._inlined(i, large=large) or leaf for i, leaf in zip(node.inputs, leaves, strict=True)]
         views = [own if isinstance(own, StridedRead) else leaf for own, leaf in zip(inside, leaves, strict=True)]
         chosen = [inside, *([[inside[0], views[1]], [views[0], inside[1]]] if len(inside) == 2 else []), views]
         return [self._formula(node, sides) for sides in chosen]
@@ -163,16 +179,22 @@ class _FormulaFuser:
     def _leaf(self, i: int) -> Formula:
         return StridedRead(self._root[i], 0, strides_of(self.graph.tensors[i].shape))
 
-    def _inlined(self, i: int) -> Formula | None:
-        """Return tensor `i` as a formula over its own axes, if a reader may compute it itself."""
+    def _inlined(self, i: int, *, large: bool) -> Formula | None:
+        """Return tensor `i` as a formula over its own axes, if a reader, `large` or not, may compute it itself."""
         root, shapes = self._root[i], self.graph.tensors
         formula = self._known.get(root)
         if formula is None or any(shapes[read.tensor].key in self._written for read in _reads(formula)):
             return None
-        costs = isinstance(formula, FormulaStep) and self._reads[root] > 1 and len(_steps(formula)) > AGAIN
-        if costs or (isinstance(formula, FormulaStep) and root in self._there):
+        if isinstance(formula, FormulaStep) and self._reads[root] > 1 and self._costs_more_again(formula, root):
+            return None
+        if isinstance(formula, FormulaStep) and (root in self._there or (self._is_large(root) and not large)):
             return None
         return _reshape_formula(formula, shapes[root].shape, shapes[i].shape)
+
+    def _costs_more_again(self, formula: FormulaStep, root: int) -> bool:
+        """Whether several readers of tensor `root` had better read it than compute it again from what it is made of."""
+        large = {read.tensor for read in _reads(formula) if self._is_large(read.tensor)}
+        return len(_steps(formula)) > AGAIN or (self._is_large(root) and len(large) > MOST_READ_AGAIN)
 
     def _formula(self, node: Node, sides: Sequence[Formula]) -> Formula:
         """Return a node's result over its own axes, from its inputs over theirs."""
@@ -189,25 +211,46 @@ class _FormulaFuser:
         ]
         if node.op == "broadcast":
             return spread[0]
+        if node.op == "unary_grad":
+            return FormulaStep(f"slope.{attrs['name']}", tuple(spread))
         factors = (attrs["alpha"], attrs["beta"]) if attrs["name"] == "affine" else (0.0, 0.0)
         return FormulaStep(attrs["name"], tuple(spread), *map(float, factors))
 
     def _as_node(self, node: Node, formula: FormulaStep) -> Node:
-        reads, steps = _reads(formula), _steps(formula)
-        tensors = list(dict.fromkeys(read.tensor for read in reads))
-        axes = _axes(self.graph.tensors[node.outputs[0]].shape, reads)
-        number: dict[Formula, int] = {of: n for n, of in enumerate((*reads, *steps))}
-        attrs = {
-            "sizes": tuple(axis.size for axis in axes),
-            "reads": tuple(
-                (tensors.index(read.tensor), read.start, tuple(axis.steps[n] for axis in axes))
-                for n, read in enumerate(reads)
-            ),
-            "steps": tuple(
-                (step.name, number[step.sides[0]], number[step.sides[-1]], step.alpha, step.beta) for step in steps
-            ),
-        }
-        return replace(node, op="formula", inputs=tuple(tensors), attrs=MappingProxyType(attrs))
+        tensors, attrs = _fields(formula, _axes(self.graph.tensors[node.outputs[0]].shape, _reads(formula)))
+        return replace(node, op="formula", inputs=tensors, attrs=MappingProxyType(attrs))
+
+    def _as_reduction(self, node: Node) -> Node:
+        """Return a reduction of a formula, if its input is one that this reader may compute itself."""
+        formula = self._inlined(node.inputs[0], large=True)
+        if not isinstance(formula, FormulaStep):
+            return node
+        shape, reads = self.graph.tensors[node.inputs[0]].shape, _reads(formula)
+        over = [axis in node.attrs["axes"] for axis in range(len(shape))]
+        axes = _reduction_axes(shape, over, reads)
+        if not _fits_axes(formula, axes):
+            return node
+        self.changed = True
+        tensors, attrs = _fields(formula, axes)
+        attrs |= {"name": node.attrs["name"], "reduced": tuple(axis.steps[-1] > 0 for axis in axes)}
+        return replace(node, op="reduce_formula", inputs=tensors, attrs=MappingProxyType(attrs))
+
+
+def _fields(formula: FormulaStep, axes: Sequence[StridedAxis]) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """Return the tensors that a formula reads, and its attributes as a node."""
+    reads, steps = _reads(formula), _steps(formula)
+    tensors = tuple(dict.fromkeys(read.tensor for read in reads))
+    number: dict[Formula, int] = {of: n for n, of in enumerate((*reads, *steps))}
+    return tensors, {
+        "sizes": tuple(axis.size for axis in axes),
+        "reads": tuple(
+            (tensors.index(read.tensor), read.start, tuple(axis.steps[n] for axis in axes))
+            for n, read in enumerate(reads)
+        ),
+        "steps": tuple(
+            (step.name, number[step.sides[0]], number[step.sides[-1]], step.alpha, step.beta) for step in steps
+        ),
+    }
 
 
 def _dot(a: Sequence[int], b: Sequence[int]) -> int:
@@ -277,8 +320,21 @@ def _axes(shape: Shape, reads: Sequence[StridedRead]) -> tuple[StridedAxis, ...]
     return merge_strided_axes([StridedAxis(size=n, steps=tuple(steps)) for n, *steps in columns])
 
 
+def _reduction_axes(shape: Shape, over: Sequence[bool], reads: Sequence[StridedRead]) -> tuple[StridedAxis, ...]:
+    """Merge axes that are all kept or all reduced; the last two strides are in the kept and in the reduced elements."""
+    result_strides = strides_of(tuple(1 if reduced else n for n, reduced in zip(shape, over, strict=True)))
+    along = strides_of(tuple(n if reduced else 1 for n, reduced in zip(shape, over, strict=True)))
+    places = [(0, step) if reduced else (of, 0) for of, step, reduced in zip(result_strides, along, over, strict=True)]
+    columns = zip(shape, *(read.strides for read in reads), *zip(*places, strict=True), strict=True)
+    return merge_strided_axes([StridedAxis(size=n, steps=tuple(steps)) for n, *steps in columns])
+
+
 def _fits_launch(shape: Shape, formula: Formula) -> bool:
     """Whether a launch can hold a formula over the axes of `shape`."""
+    return _fits_axes(formula, _axes(shape, _reads(formula)))
+
+
+def _fits_axes(formula: Formula, axes: Sequence[StridedAxis]) -> bool:
     reads = _reads(formula)
     small = len(reads) <= READS and len({read.tensor for read in reads}) <= TENSORS and len(_steps(formula)) <= STEPS
-    return small and len(_axes(shape, reads)) <= AXES
+    return small and len(axes) <= AXES

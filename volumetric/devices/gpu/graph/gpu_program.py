@@ -15,6 +15,7 @@ from volumetric.devices.gpu.command_list import recording
 from volumetric.devices.gpu.gpu_commands import Command, CopyCommand, Executor, PassCommand
 from volumetric.devices.gpu.gpu_context import BufferSlice, GpuContext
 from volumetric.devices.gpu.graph.encode_graph import record_graph, rewrite_for_gpu
+from volumetric.devices.gpu.graph.gpu_series import GpuSeries, SeriesColumn, SeriesParts
 from volumetric.devices.gpu.graph.input_upload import InputUpload
 from volumetric.devices.gpu.graph.packed_tensors import read_packed
 from volumetric.devices.gpu.graph.store import GpuStore
@@ -22,7 +23,9 @@ from volumetric.devices.gpu.kernels.dispatch import ONE_ROW
 from volumetric.devices.gpu.owned_buffers import OwnedBuffers
 from volumetric.devices.gpu.profile import call_times
 from volumetric.graph.id_ranges import id_bounds
+from volumetric.graph.liveness import view_roots
 from volumetric.graph.ops import Graph
+from volumetric.graph.run_series import Carry, PickedRows, SeriesInput, run_one_by_one
 from volumetric.run.step_times import StepTime
 
 if TYPE_CHECKING:
@@ -57,11 +60,13 @@ class GpuProgram:
         buffer_names |= {i: f"constant {at}" for at, i in enumerate(graph.constants)}
         keyed = {i: f"key {tensor.key}" for i, tensor in enumerate(graph.tensors) if tensor.key is not None}
         slots = BufferNames("scratch", context.caps.max_binding)
-        entries, names = record_graph(graph, keyed | buffer_names, slots, context.caps)
+        results = _own_results(graph, keyed | buffer_names, slots)
+        entries, names = record_graph(graph, keyed | buffer_names | results, slots, context.caps)
         self._own = OwnedBuffers(context)
         self._next_run = _NextRun(executor)
+        self._series: dict[tuple[object, ...], GpuSeries] = {}
         # Programs are often dropped without `close`; their buffers must not count as in use until a garbage collection.
-        self._release = weakref.finalize(self, _release_run, self._own, self._next_run)
+        self._release = weakref.finalize(self, _release_run, self._own, self._next_run, self._series)
         try:
             self._own.make_all(slots.sizes)
             self._inputs = InputUpload(context, self._own, [graph.tensors[i] for i in graph.inputs])
@@ -73,6 +78,17 @@ class GpuProgram:
             self.recording: GpuRecording = recording(entries, buffers)
             self.calls: list[BoundDispatch] = context.bind_all(entries, buffers)
             self._commands = self._run_commands({i: buffers[names[i]] for i in graph.outputs})
+            self._parts: SeriesParts | None = None
+            if graph.outputs and all(names[i] in results.values() for i in graph.outputs):
+                self._parts = SeriesParts(
+                    context=context,
+                    executor=executor,
+                    entries=entries,
+                    calls=self.calls,
+                    buffers=buffers,
+                    inputs=[(graph.tensors[i], buffer_names[i]) for i in graph.inputs],
+                    outputs=[(graph.tensors[i], names[i]) for i in graph.outputs],
+                )
         except Exception:
             self.close()
             raise
@@ -80,7 +96,7 @@ class GpuProgram:
     @property
     def scratch_bytes(self) -> int:
         """GPU memory of inputs, constants, scratch and outputs."""
-        return self._own.nbytes
+        return self._own.nbytes + sum(series.nbytes for series in self._series.values())
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Upload the inputs, run all nodes, and return the graph's outputs; without outputs, it does not wait.
@@ -101,12 +117,40 @@ class GpuProgram:
             self._next_run.begun = self._executor.record(self._commands)
             return self._read(number)
 
+    def run_series(self, runs: Sequence[Sequence[SeriesInput]], carry: Carry | None = None) -> list[list[Array]]:
+        """Do several runs in as few submissions as fit; see `volumetric.graph.run_series.run_series`.
+
+        Raises
+        ------
+        ShapeError : an input has another shape or kind of number, or an id is out of range; nothing has run then
+        DeviceError : the GPU failed
+        """
+        if self._parts is None or not self.graph.inputs:
+            return run_one_by_one(self, runs, carry)
+        by_input = zip(self.graph.inputs, self._by_input(runs), strict=True)
+        columns = [self._check_column(i, values) for i, values in by_input]
+        with self._store.lock:
+            resident = {at: self._store.resident(one.table) for at, one in enumerate(columns) if one.table is not None}
+            most = GpuSeries.capacity(self._parts, len(runs))
+            key = (tuple(one.table is not None for one in columns), carry, most)
+            series = self._series.get(key)
+            if series is None:
+                series = self._series[key] = GpuSeries(self._parts, key[0], carry, most)
+            results: list[list[Array]] = []
+            for start in range(0, len(runs), most):
+                part = [one.runs(start, min(start + most, len(runs))) for one in columns]
+                if carry is not None and results:
+                    part[carry.input].values[0] = results[-1][carry.output]
+                count = len(part[0].values)
+                results += series.read(count, series.send(part, resident))
+            return results
+
     def submit(self, inputs: Sequence[Array]) -> None:
-        """Upload the inputs and start a run, without waiting for it."""
+        """Upload the inputs and start a run, without waiting for it, nor copying outputs that nobody reads."""
         values = self._check_inputs(inputs)
         with self._store.lock:
             self._inputs.write(values)
-            self._executor.submit(self._commands)
+            self._executor.submit(self._commands[: len(self.calls) > 0])
 
     def step_times(self, *, repeats: int = 10) -> list[StepTime]:
         """GPU time of each kind of dispatch of a run on the inputs of the last run; see `call_times`.
@@ -167,6 +211,39 @@ class GpuProgram:
             arrays.append(np.ascontiguousarray(value, np.dtype(tensor.dtype)))
         return arrays
 
+    def _by_input(self, runs: Sequence[Sequence[SeriesInput]]) -> list[tuple[SeriesInput, ...]]:
+        """Return the values of each input in all runs."""
+        wrong = next((inputs for inputs in runs if len(inputs) != len(self.graph.inputs)), None)
+        if wrong is not None:
+            raise ShapeError(f"the graph takes {len(self.graph.inputs)} inputs, got {len(wrong)}")
+        return list(zip(*runs, strict=True))
+
+    def _check_column(self, i: int, values: Sequence[SeriesInput]) -> SeriesColumn:
+        """Check the values of an input in all runs of a series, and put them side by side."""
+        tensor = self.graph.tensors[i]
+        picks = [value for value in values if isinstance(value, PickedRows)]
+        arrays = [value for value in values if not isinstance(value, PickedRows)]
+        table = picks[0].array if picks else None
+        if (picks and arrays) or any(value.array is not table for value in picks):
+            raise ShapeError(f"{tensor.name}: all runs of a series pick rows of the same array, or none does")
+        forms = {(len(one.ids), *one.array.shape[1:]) for one in picks} | {one.shape for one in arrays}
+        dtypes = {value.array.dtype for value in picks[:1]} | {one.dtype for one in arrays}
+        kind = np.integer if tensor.dtype == "int32" else np.floating
+        if forms != {tensor.shape} or not all(np.issubdtype(dtype, kind) for dtype in dtypes):
+            raise ShapeError(
+                f"{tensor.name}: expected {tensor.dtype} of shape {list(tensor.shape)}, got "
+                + ", ".join(f"{dtype} of shape {list(form)}" for dtype in dtypes for form in sorted(forms))
+            )
+        if i in self._bounds:
+            for value in values:
+                self._check_ids(i, value.rows() if isinstance(value, PickedRows) else value)
+        if table is None:
+            return SeriesColumn(None, np.array(arrays, tensor.dtype))
+        ids = np.array([value.ids for value in picks], np.int32)
+        if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < len(table):
+            raise ShapeError(f"{tensor.name}: a row is outside of 0 … {len(table) - 1}")
+        return SeriesColumn(table, ids)
+
     def _check_ids(self, i: int, value: Array) -> None:
         for bound in self._bounds.get(i, ()):
             wrong = bound.wrong(value)
@@ -198,7 +275,21 @@ class _NextRun:
         self.begun: Any = None
 
 
-def _release_run(own: OwnedBuffers, pending: _NextRun) -> None:
+def _own_results(graph: Graph, named: Mapping[int, str], slots: BufferNames) -> dict[int, str]:
+    """Return a buffer for each output that a node computes and that has none: nothing else is ever in it."""
+    roots = view_roots(graph)
+    computed = {i for node in graph.nodes for i in node.outputs}
+    own = dict.fromkeys(roots[i] for i in graph.outputs)
+    return {
+        i: slots.new(4 * graph.tensors[i].size, graph.tensors[i].name)
+        for i in own
+        if i not in named and i in computed and graph.tensors[i].key is None
+    }
+
+
+def _release_run(own: OwnedBuffers, pending: _NextRun, series: dict[tuple[object, ...], GpuSeries]) -> None:
+    while series:
+        series.popitem()[1].close()
     if pending.begun is not None:
         pending.executor.discard(pending.begun)
         pending.begun = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -47,6 +48,7 @@ class GpuStore:
         self.lock: threading.RLock = threading.RLock()
         self._context = context
         self._entries: dict[str, StoreBuffer] = {}
+        self._resident: dict[int, tuple[weakref.ref[Array], Any]] = {}
         self.packed: PackedTensors | None = None
         """Tensors that are parts of one buffer; programs read that buffer, see `packing`."""
 
@@ -140,6 +142,22 @@ class GpuStore:
         if not entry.stores:
             self._context.free(entry.buffer)
 
+    def resident(self, array: Array) -> Any:
+        """Return a buffer with a copy of a host array, which nobody changes; it is freed when the array is dropped.
+
+        Raises
+        ------
+        DeviceError : the array exceeds the GPU
+        """
+        known = self._resident.get(id(array))
+        if known is not None and known[0]() is array:
+            return known[1]
+        for key in [key for key, (of, _) in self._resident.items() if of() is None]:
+            self._context.free(self._resident.pop(key)[1])
+        buffer = self._context.upload(array, "samples")
+        self._resident[id(array)] = weakref.ref(array), buffer
+        return buffer
+
     def buffer(self, key: str) -> Any:
         """Return the buffer of `key`, or the packed buffer it is a part of. Raises `KeyError`."""
         return self._entries[key].buffer
@@ -165,3 +183,5 @@ class GpuStore:
         """Free every buffer."""
         for key in list(self._entries):
             self.drop(key)
+        while self._resident:
+            self._context.free(self._resident.popitem()[1][1])

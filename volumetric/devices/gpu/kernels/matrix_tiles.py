@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from volumetric.devices.gpu.kernels.dispatch import MATRIX_LANES, Caps, Dispatch, WorkgroupGrid, ceil_div
-from volumetric.devices.gpu.kernels.matmul import NORMS, MatmulShape, most_batched
+from volumetric.devices.gpu.kernels.matmul import MatmulShape, most_batched
 from volumetric.devices.gpu.kernels.matrix_stacks import ONE, MatrixStack
 from volumetric.devices.gpu.kernels.row_predicate import NONE, RowPredicate
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS, WeightFormat
@@ -17,6 +17,8 @@ from volumetric.devices.gpu.kernels.weight_formats import FORMATS, WeightFormat
 _PADDING = 8
 """Halves by which a row of a tile is longer, so that fragments spread over banks."""
 _FRAGMENT_BYTES = 1024
+_SUMS_PADDING = 4
+"""Numbers by which a row of staged sums is longer."""
 _ROW_UNIT = 128
 """Rows of x are padded to a multiple of so many halves, the longest step of a tile."""
 
@@ -51,11 +53,13 @@ class MatrixTile:
         """Invocations."""
         return MATRIX_LANES * self.subgroups
 
-    def staged(self, max_shared: int) -> int:
-        """Subgroups, a power of two, that write their sums to workgroup memory at a time; 0: there is not enough."""
-        room = (max_shared - self.tile_bytes) // _FRAGMENT_BYTES
-        count = min(self.subgroups, 1 << room.bit_length() - 1) if room > 0 else 0
-        return count if self.slices == 1 or count == self.subgroups else 0
+    def staged(self, max_shared: int) -> int | None:
+        """Subgroups, a power of two, that write their sums to workgroup memory at a time; 0: all; None: none fits."""
+        room = max_shared - self.tile_bytes
+        if 4 * self.slices * self.m * (self.n + _SUMS_PADDING) <= room:
+            return 0
+        fragments = room // _FRAGMENT_BYTES
+        return min(self.subgroups, 1 << fragments.bit_length() - 1) if fragments > 0 and self.slices == 1 else None
 
     @property
     def tile_bytes(self) -> int:
@@ -65,7 +69,7 @@ class MatrixTile:
 
 TILES = (
     MatrixTile(m=128, n=128, k=64, rows=32, columns=32),
-    MatrixTile(m=64, n=64, k=128, rows=16, columns=32),
+    MatrixTile(m=64, n=64, k=64, rows=16, columns=32),
     MatrixTile(m=32, n=64, k=128, rows=16, columns=32),
     MatrixTile(m=16, n=64, k=128, rows=16, columns=32),
 )
@@ -73,12 +77,29 @@ TILES = (
 
 Measured on an H200: 128 x 128 reaches 210 to 250 TFLOP/s of float16. Up to 64 rows, steps of 128 read 256 neighbouring
 bytes of a row of float16, and 2.4 to 2.7 TB/s."""
+_MORE_TILES = (
+    MatrixTile(m=128, n=96, k=64, rows=32, columns=32),
+    MatrixTile(m=128, n=128, k=32, rows=32, columns=64),
+    MatrixTile(m=64, n=128, k=64, rows=32, columns=32),
+    MatrixTile(m=64, n=64, k=64, rows=32, columns=32),
+    MatrixTile(m=64, n=64, k=128, rows=16, columns=32),
+    MatrixTile(m=64, n=32, k=128, rows=32, columns=32, slices=4),
+    MatrixTile(m=32, n=64, k=64, rows=16, columns=32, ahead=2),
+    MatrixTile(m=16, n=64, k=64, rows=16, columns=32),
+    MatrixTile(m=16, n=64, k=128, rows=16, columns=32, ahead=2),
+    MatrixTile(m=16, n=32, k=256, rows=16, columns=32, slices=4),
+)
+"""Tiles that a search tries beside `TILES`."""
 EMULATED_TILE = MatrixTile(m=32, n=32, k=32, rows=16, columns=32)
 """Without matrix units: short straight-line code, because software adapters take seconds to compile more of it."""
 _LEAST_ROWS = 16
 _LEAST_WORK = 72_000_000
-"""Products, of one number by one, from which matrix units are worth a launch that rounds the rows: on an H200 64 rows of
-576 x 576 take 11 µs either way, 16 rows of 4096 x 4096 half of the time."""
+"""Products, of one number by one, from which matrix units are worth a launch that rounds the rows: on an H200 64 rows
+of 576 x 576 take 11 µs either way, 16 rows of 4096 x 4096 half of the time."""
+_MOST_SUMS = 64 * 64
+"""Sums of a subgroup that fit its registers."""
+TUNED_ROWS = (16, 64, 512)
+"""Numbers of rows for which a search is made; others take the cut of the next smaller one."""
 _LEAST_STEPS = 4
 _SPLIT_ROWS = 64
 """Up to so many rows the weights are most of what is read, and steps are split until every processor reads."""
@@ -94,7 +115,7 @@ class MatrixCut:
 
 
 def gains(shape: MatmulShape, rows: int, caps: Caps) -> bool:
-    """Whether matrix units are faster than reading weights for a few rows at a time; emulated ones take all they can."""
+    """Whether matrix units beat reading weights for a few rows at a time; emulated ones take all they can."""
     if rows < _LEAST_ROWS:
         return False
     return not caps.matrix_units or rows > most_batched(caps) or rows * shape.k * shape.n * shape.parts >= _LEAST_WORK
@@ -107,7 +128,7 @@ def choose_cut(shape: MatmulShape, rows: int, caps: Caps, *, matrices: int = 1, 
     """
     if not caps.matrix_units:
         return MatrixCut(tile=EMULATED_TILE)
-    fitting = [t for t in TILES if t.workgroup <= caps.max_workgroup and t.staged(caps.max_shared)]
+    fitting = [t for t in TILES if is_legal(t, caps)]
     processors = max(caps.invocations // 1024, 1)
 
     def groups(tile: MatrixTile) -> int:
@@ -123,6 +144,26 @@ def choose_cut(shape: MatmulShape, rows: int, caps: Caps, *, matrices: int = 1, 
         steps = ceil_div(shape.k, tile.k)
         splits = max(1, min(2 * processors // groups(tile), steps // _LEAST_STEPS, _MOST_SPLITS))
     return MatrixCut(tile=tile, splits=splits)
+
+
+def candidates(shape: MatmulShape, rows: int, caps: Caps) -> list[MatrixCut]:
+    """Cuts worth trying for `rows` rows: tiles that waste at most half of their rows, split as far as sums allow."""
+    cuts = []
+    for tile in (*TILES, *_MORE_TILES):
+        if tile.m < 2 * rows and rows <= 8 * tile.m and is_legal(tile, caps):
+            most = min(ceil_div(shape.k, tile.k) // _LEAST_STEPS, _MOST_SPLITS) if rows <= _SPLIT_ROWS else 1
+            cuts += [MatrixCut(tile=tile, splits=splits) for splits in (1, 2, 4, 8) if splits <= max(most, 1)]
+    return cuts
+
+
+def is_legal(tile: MatrixTile, caps: Caps) -> bool:
+    """Whether the kernel can run with a tile on this GPU."""
+    fields = (tile.m % tile.rows, tile.n % tile.columns, tile.rows % 16, tile.columns % 32, tile.k % (32 * tile.slices))
+    sizes = min(tile.m, tile.n, tile.k, tile.rows, tile.columns, tile.slices) > 0
+    few = tile.ahead in (1, 2) and tile.buffers in (1, 2) and tile.rows * tile.columns <= _MOST_SUMS
+    return (
+        sizes and few and not any(fields) and tile.workgroup <= caps.max_workgroup and tile.staged(caps.max_shared) is not None
+    )
 
 
 def takes(weights: WeightFormat) -> bool:

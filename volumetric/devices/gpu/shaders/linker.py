@@ -35,7 +35,8 @@ _COMMENT = re.compile(r"//(?!@(?:unroll|rounds)).*$", re.MULTILINE)
 _ARGS = re.compile(r"\bstruct\s+Args\s*\{([^}]*)\}")
 _WORKGROUP = re.compile(r"\bvar<workgroup>\s+(\w+)\s*:\s*(?:array<([\w<>]+),\s*([^;]+)>|([\w<>]+))\s*;")
 _SCALAR_BYTES = {
-    "f32": 4, "u32": 4, "i32": 4, "atomic<u32>": 4, "vec2<f32>": 8, "vec2<u32>": 8, "Halves4": 8, "vec4<f32>": 16, "vec4<u32>": 16,
+    "f32": 4, "u32": 4, "i32": 4, "atomic<u32>": 4, "vec2<f32>": 8, "vec2<u32>": 8, "Halves4": 8,
+    "vec4<f32>": 16, "vec4<u32>": 16,
 }  # fmt: skip
 _DERIVED = re.compile(r"^const\s+(\w+)\s*:\s*u32\s*=\s*([^;]+);", re.MULTILINE)
 

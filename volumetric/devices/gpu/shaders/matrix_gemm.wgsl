@@ -35,11 +35,15 @@ const FN: u32 = WN / 16u;
 const OUTS: u32 = FN / PARTS;          // fragments of outputs in a row of them
 const ONE_SLICE: u32 = BM / WM * WX;    // subgroups of a slice
 const K_EACH: u32 = BK / 16u / SLICES;  // fragments along k for each slice
-const TURNS: u32 = WG / LANES / STAGED; // STAGED subgroups write their sums at a time
+const WHOLE: bool = STAGED == 0u;       // all sums are staged at once, else those of STAGED subgroups at a time
+const TURNS: u32 = WG / LANES / max(STAGED, 1u);
+const SUMS_STRIDE: u32 = BN + 4u;
+const OUT4: u32 = BN / PARTS / 4u;      // vectors of outputs in a row of a tile
+const WRITES: u32 = (BM * OUT4 + WG - 1u) / WG;
 const QUADS: u32 = 64u / LANES;         // vectors of a fragment for each invocation
 
 var<workgroup> tile: array<Halves4, BUFFERS * TILE>;
-var<workgroup> staged: array<f32, STAGED * 256u>;
+var<workgroup> staged: array<f32, max(STAGED * 256u, (1u - min(STAGED, 1u)) * SLICES * BM * SUMS_STRIDE)>;
 
 struct Fetched {
     a: array<vec4<u32>, A_EACH>,
@@ -146,6 +150,25 @@ fn main(
         }
         if (BUFFERS == 2u) { base = (step - first + 1u) % 2u * TILE; } else { workgroupBarrier(); }
     }
+    if (WHOLE) {
+        //@unroll
+        for (var i = 0u; i < FM; i++) {
+            //@unroll
+            for (var j = 0u; j < FN; j++) {
+                let at = (slice * BM + a_at + 16u * i) * SUMS_STRIDE + b_at + 16u * j;
+                store_sums(acc[i * FN + j], at, SUMS_STRIDE, lane);
+            }
+        }
+        workgroupBarrier();
+        //@unroll
+        for (var t = 0u; t < WRITES; t++) {
+            let place = lid + t * WG;
+            let row = place / OUT4;
+            let at = row * SUMS_STRIDE + place % OUT4 / 4u * 16u * PARTS + place % 4u * 4u;
+            if (row < BM) { write(share, row, place % OUT4 * 4u, group.z, sums_at(at), sums_at(at + 16u * (PARTS - 1u))); }
+        }
+        return;
+    }
     //@unroll
     for (var i = 0u; i < FM; i++) {
         //@unroll
@@ -154,29 +177,20 @@ fn main(
                 var v: array<vec4<f32>, PARTS * QUADS>;
                 //@unroll
                 for (var p = 0u; p < PARTS; p++) {
-                    let place = own + slice * ONE_SLICE;
-                    if (place / STAGED == turn) { store_sums(acc[i * FN + j * PARTS + p], place % STAGED * 256u, lane); }
+                    if (own / STAGED == turn) { store_sums(acc[i * FN + j * PARTS + p], own % STAGED * 256u, 16u, lane); }
                     workgroupBarrier();
                     //@unroll
                     for (var q = 0u; q < QUADS; q++) {
-                        v[p * QUADS + q] = vec4<f32>(0.0);
-                        //@unroll
-                        for (var s = 0u; s < SLICES; s++) {
-                            let at = (own + s * ONE_SLICE) % STAGED * 256u + 4u * (lane + q * LANES);
-                            v[p * QUADS + q] += vec4<f32>(staged[at], staged[at + 1u], staged[at + 2u], staged[at + 3u]);
-                        }
+                        v[p * QUADS + q] = sums_at(own % STAGED * 256u + 4u * (lane + q * LANES));
                     }
                     workgroupBarrier();
                 }
-                if (own / STAGED == turn && slice == 0u) {
+                if (own / STAGED == turn) {
                     //@unroll
                     for (var q = 0u; q < QUADS; q++) {
                         let place = lane + q * LANES;
-                        let m = m0 + a_at + 16u * i + place / 4u;
-                        let n = share.block * (BN / PARTS) + b_at / PARTS + 16u * j + place % 4u * 4u;
-                        if (m < share.end && n < UNITS) {
-                            write(m, (FIRST + n) / 4u, group.z, share.matrix, v[q], v[(PARTS - 1u) * QUADS + q]);
-                        }
+                        let n = b_at / PARTS + 16u * j + place % 4u * 4u;
+                        write(share, a_at + 16u * i + place / 4u, n, group.z, v[q], v[(PARTS - 1u) * QUADS + q]);
                     }
                 }
             }
@@ -184,10 +198,26 @@ fn main(
     }
 }
 
-fn write(m: u32, n4: u32, split: u32, matrix: u32, gate: vec4<f32>, up: vec4<f32>) {
+// 4 neighbouring sums, of all slices where the whole tile is staged.
+fn sums_at(at: u32) -> vec4<f32> {
+    var v = vec4<f32>(0.0);
+    //@unroll
+    for (var s = 0u; s < SLICES; s++) {
+        let i = s * BM * SUMS_STRIDE + at;
+        v += vec4<f32>(staged[i], staged[i + 1u], staged[i + 2u], staged[i + 3u]);
+    }
+    return v;
+}
+
+// Write 4 outputs of a tile; out of range ones are left out.
+fn write(share: Share, row: u32, column: u32, split: u32, gate: vec4<f32>, up: vec4<f32>) {
+    let m = share.first + row;
+    let n = share.block * (BN / PARTS) + column;
+    if (m >= share.end || n >= UNITS) { return; }
+    let n4 = (FIRST + n) / 4u;
     let scale = undo[x_row(m)];
     if (SPLITS == 1u) {
-        finish(m, n4, matrix, scale * gate, scale * up);
+        finish(m, n4, share.matrix, scale * gate, scale * up);
     } else {
         let at = (split * ROWS + m) * PARTS * N4 + n4;
         y[at] = scale * gate;

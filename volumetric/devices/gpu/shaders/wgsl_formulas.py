@@ -70,23 +70,108 @@ def _steps(name: str) -> str:
     return "\n".join((*lines, "}", "}\n"))
 
 
+def _written_formula(name: str) -> str:
+    """A formula as code: the tensors of its reads, then for each step its function and two values, see `formulas`."""
+    reads, *steps = name.split(";")
+    tensors = reads.split(",")
+    lines = [f"@group(0) @binding({i}) var<storage, read> x_{i}: array<f32>;" for i in sorted(set(tensors))]
+    lines += [
+        "fn read_at(i: u32, place: vec4<u32>) -> u32 {",
+        "var at = dims.begin[i].y;",
+        "//@unroll",
+        "for (var axis = 4u - RANK; axis < 4u; axis++) { at += place[axis] * dims.stride[i][axis]; }",
+        "return at;",
+        "}",
+    ]
+    body = [f"let v{n} = x_{i}[read_at({n}u, place)];" for n, i in enumerate(tensors)]
+    for number, step in enumerate(steps):
+        function, a, b = step.split(",")
+        statements, [text] = write_expressions([_step_value(function)], _WGSL, {"x": "b" if "." in function else "a"})
+        lines += [f"fn step_{number}(a: f32, b: f32, alpha: f32, beta: f32) -> f32 {{", *statements]
+        lines += [f"return {'a * ' if '.' in function else ''}({text});", "}"]
+        factors = ", ".join(f"bitcast<f32>(dims.steps[{number}].{word})" for word in "zw")
+        body.append(f"let v{len(tensors) + number} = step_{number}(v{a}, v{b}, {factors});")
+    lines += ["fn computed(place: vec4<u32>) -> f32 {", *body, f"return v{len(tensors) + len(steps) - 1};"]
+    return "\n".join((*lines, "}\n"))
+
+
+def _step_value(function: str) -> Expression:
+    if function.startswith("slope."):
+        return slope_by_name(function.removeprefix("slope."))
+    return (PAIRS if function in PAIRS else FUNCTIONS)[function].value
+
+
 def _term(name: str) -> str:
     of = TERMS[name]
     names = {field: field.upper() for field in of.fields}
     return _function("fn term(y: f32, t: f32) -> vec2<f32>", [of.value, of.slope], "vec2<f32>({0}, {1})", names)
 
 
-def _update(form: str, *, trial: bool = False) -> str:
-    """The new weight; unless it is a trial, the new slots are written too."""
+def _update(form: str, *, trial: bool = False, first: int = 2, of: str = "") -> str:
+    """The new weight; unless it is a trial, the new slots are written too.
+
+    Parameters
+    ----------
+    first : binding of the first slot
+    of : ending of the names of slots and function
+    """
     weight, after = step_of(form)
     access = "read" if trial else "read_write"
-    lines = [f"@group(0) @binding({2 + i}) var<storage, {access}> slot_{i}: array<f32>;" for i in range(len(after))]
-    lines += ["fn moved(w: f32, g: f32, i: u32) -> f32 {", *(f"let old_{i} = slot_{i}[i];" for i in range(len(after)))]
+    slots = [f"slot_{i}{of}" for i in range(len(after))]
+    lines = [f"@group(0) @binding({first + i}) var<storage, {access}> {s}: array<f32>;" for i, s in enumerate(slots)]
+    lines += [f"fn moved{of}(w: f32, g: f32, i: u32) -> f32 {{"]
+    lines += [f"let old_{i} = {slot}[i];" for i, slot in enumerate(slots)]
     names = {name: name.upper() for name in fields_of(form)} | {name: f"old_{i}" for i, name in enumerate(after)}
     names |= {"rate": "scalars[0]", "first": "scalars[2]", "second": "scalars[3]"}
-    statements, [new, *slots] = write_expressions([weight] if trial else [weight, *after.values()], _WGSL, names)
-    lines += [*statements, f"let after = {new};", *(f"slot_{i}[i] = {value};" for i, value in enumerate(slots))]
+    statements, [new, *values] = write_expressions([weight] if trial else [weight, *after.values()], _WGSL, names)
+    lines += [*statements, f"let after = {new};"]
+    lines += [f"{slot}[i] = {value};" for slot, value in zip(slots, values, strict=False)]  # a trial has no values
     return "\n".join((*lines, "return after;", "}\n"))
+
+
+_FIRST: Final = 16
+"""The first binding of arrays by number: those before are of the kernel, `std` and the linker."""
+
+
+_SCALARS: Final = """
+@group(0) @binding(0) var<storage, read> scalars: array<f32>;
+@group(0) @binding(2) var<storage, read> written: array<f32>;
+fn is_off() -> bool {
+    if (DIVIDED) { return written[0] == 0.0; }
+    return scalars[4] == 0.0;
+}
+"""
+
+
+def _steps_of_many(name: str, *, trial: bool = False) -> str:
+    """Optimiser steps of several arrays: ``"3 adam"``, their number and the form."""
+    count, form = name.split(" ", 1)
+    each = 2 + len(step_of(form)[1])
+    lines, cases = [], []
+    for k in range(int(count)):
+        at, of = _FIRST + k * each, f"_of_{k}"
+        access = "read" if trial else "read_write"
+        lines += [f"@group(0) @binding({at}) var<storage, {access}> param{of}: array<f32>;"]
+        lines += [f"@group(0) @binding({at + 1}) var<storage, read> grad{of}: array<f32>;"]
+        lines += [_update(form, trial=trial, first=at + 2, of=of)]
+        new = f"moved{of}(param{of}[i], grad{of}[i] * scalars[1], i)"
+        cases += [f"return select({new}, param{of}[i], is_off());" if trial else f"param{of}[i] = {new};"]
+    head = "fn value_at(which: u32, i: u32) -> f32" if trial else "fn step_at(which: u32, i: u32)"
+    return "\n".join((_SCALARS, *lines, _choice(head, cases)))
+
+
+def _values_of_many(count: str) -> str:
+    """The elements of several arrays."""
+    numbers = range(int(count))
+    lines = [f"@group(0) @binding({_FIRST + k}) var<storage, read> param_of_{k}: array<f32>;" for k in numbers]
+    cases = [f"return param_of_{k}[i];" for k in numbers]
+    return "\n".join((*lines, _choice("fn value_at(which: u32, i: u32) -> f32", cases)))
+
+
+def _choice(head: str, cases: Sequence[str]) -> str:
+    """Return a function that does one of `cases`, by the number `which`."""
+    labels = [*(f"case {k}u" for k in range(len(cases) - 1)), "default"]
+    return "\n".join((f"{head} {{", "switch (which) {", *map("{}: {{ {} }}".format, labels, cases), "}", "}\n"))
 
 
 def _cell(name: str) -> str:
@@ -118,10 +203,17 @@ FOLDERS: Final[Mapping[str, tuple[Mapping[str, object], Callable[[str], str]]]] 
     "graph/loss": (TERMS.own, _term),
     "graph/update": (FORMS, _update),
     "graph/trial": (FORMS, partial(_update, trial=True)),
+    "graph/steps": ({}, _steps_of_many),
+    "graph/trials": ({}, partial(_steps_of_many, trial=True)),
+    "graph/values": ({}, _values_of_many),
     "graph/cell": (CELLS, _cell),
     "graph/fused": ({"steps": FUSED}, _steps),
+    "graph/written": ({}, _written_formula),
 }
-"""Folder → the engine's entries in it by name, and their generator; packages may register more."""
+"""Folder → the engine's entries in it by name, and their generator; packages may register more.
+
+Names of preludes for several arrays begin with a number, so they are not listed.
+"""
 
 
 @cache

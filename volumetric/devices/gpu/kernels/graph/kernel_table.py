@@ -11,11 +11,14 @@ from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.graph import (
     cells,
     cross_attention,
+    depthwise,
     edge_attention,
     elementwise,
     few_rows,
+    formula_reduction,
     formulas,
     gemm,
+    many_arrays,
     quantise,
     recurrent,
     reduce,
@@ -47,6 +50,7 @@ _OWN: Mapping[str, Lowerer] = {
     "concat": strided_copies.concat,
     "broadcast": strided_copies.broadcast,
     "reduce": reduce.reduce,
+    "reduce_formula": formula_reduction.reduce_formula,
     "assign": strided_copies.assign,
     "gather_rows": strided_copies.gather_rows,
     "scatter_rows": scatter.scatter_rows,
@@ -72,14 +76,17 @@ _OWN: Mapping[str, Lowerer] = {
     "weigh_rows": strided_copies.weigh_rows,
     "edge_attend": edge_attention.edge_attend,
     "edge_attend_grad": edge_attention.edge_attend_grad,
+    "depthwise_conv": depthwise.depthwise_conv,
+    "depthwise_conv_grad": depthwise.depthwise_conv_grad,
     "cell": cells.cell,
     "cell_grad": cells.cell_grad,
     "recurrent": recurrent.recurrent,
     "recurrent_grad": recurrent.recurrent_grad,
     "loss": training.loss,
     "update": training.update,
-    "update_squares": training.update_squares,
-    "sumsq": reduce.sumsq,
+    "update_squares": many_arrays.update_squares,
+    "update_many": many_arrays.update_many,
+    "sumsq": many_arrays.sumsq,
     "fake_quant": quantise.fake_quant,
 }
 
@@ -100,8 +107,9 @@ GUARDED = frozenset(
         "concat",
         "broadcast",
         "reduce",
+        "reduce_formula",
     }
-    | {"gather_rows", "weigh_rows", "softmax", "entmax", "keep_largest", "norm", "cross_attend"}
+    | {"gather_rows", "weigh_rows", "softmax", "entmax", "keep_largest", "norm", "cross_attend", "depthwise_conv"}
 )
 """Operations whose launches all check in each workgroup whether their part of the first result is read."""
 
@@ -110,6 +118,8 @@ def has_kernel(op: str, inputs: Sequence[Shape], attrs: Mapping[str, Any], caps:
     """Whether an operation that could be expanded into others has a kernel."""
     if op == "cross_attend":
         return not attrs["known"] and cross_attention.supports_cross_attend(inputs, attrs["heads"], caps)
+    if op in ("depthwise_conv", "depthwise_conv_grad"):
+        return depthwise.supports_taps(inputs[1 if op == "depthwise_conv" else 2])
     return op in LOWERERS
 
 

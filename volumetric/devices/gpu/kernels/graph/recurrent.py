@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from volumetric.base.errors import UnsupportedError
 from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div, power_of_two
 from volumetric.devices.gpu.kernels.graph.kernel_launch import (
     BufferRef,
@@ -25,8 +26,20 @@ from volumetric.graph.strides import StridedAxis
 from volumetric.layers.recurrent import Cell
 
 _UNROLL = 4
+"""Elements of dot products that software adapters read at once."""
+_THREADS = 512
+"""Maximum invocations of a workgroup that holds many weights: with more, none would have the registers."""
+_HELD = 64
+"""Weights in the registers of an invocation."""
+_WORTH = 3
+"""Times the weights that a workgroup can hold beyond which more invocations are worth more: they have more reads in
+flight."""
+_IN_FLIGHT = 16
+"""Weights that an invocation reads at once."""
 _JOINED = 6
 """Maximum tensors joined by one launch."""
+_COLUMNS = 4
+"""Maximum units whose dot products an invocation shares in a gradient: one read of a gradient serves all of them."""
 _SHARE = 16
 """Elements of a dot product per invocation."""
 
@@ -38,7 +51,8 @@ def recurrent(request: LoweringRequest) -> LoweredNode:
     width = request.inputs[1][1]
     hidden = wide // cell.blocks
     heads = hidden // width
-    cut = workgroup_of(width, cell.blocks, 1, caps)
+    cut = workgroup_of(width, cell.blocks, caps)
+    at_once = _IN_FLIGHT // cell.blocks if caps.unroll >= 32 else _UNROLL
     starts, bias, keep = recurrent_inputs([source(i) for i in range(2, len(request.inputs))], request.attrs)
     joined = _concatenate_inputs(request, (*starts, *keep), scratch(1))
     buffers = {"from_x": source(0), "weights": scratch(0), "given": joined.at, "y": result(0)}
@@ -47,7 +61,7 @@ def recurrent(request: LoweringRequest) -> LoweredNode:
     turn = transpose(1, wide, width, caps, source(1), scratch(0))
     blocks = ceil_div(width, cut.units)
     each = (
-        blocks * (ceil_div(width, cut.parts * _UNROLL) + _UNROLL + cut.parts + 3) + ceil_div(width, cut.workgroup) + 1
+        blocks * (ceil_div(width, cut.parts * at_once) + at_once + cut.parts + 3) + ceil_div(width, cut.workgroup) + 1
     )
     part = ceil_div(length, caps.launches_needed(each, length))
     steps = [
@@ -64,7 +78,8 @@ def recurrent(request: LoweringRequest) -> LoweredNode:
                 "ARRIVED": False,
                 "RESETS": request.attrs["resets"],
                 "PARTS": cut.parts,
-                "UNROLL": _UNROLL,
+                "UNROLL": at_once,
+                "HELD": cut.held_elements(width, width, caps, sums=cell.blocks),
             },
             preludes=("graph/cells", f"graph/cell/{cell.name}", "graph/given"),
             workgroup=cut.workgroup,
@@ -123,10 +138,12 @@ def recurrent_grad(request: LoweringRequest) -> LoweredNode:
     buffers |= {"g_direct": result(1 + cell.apart)} if cell.direct else {}
     width, others = request.inputs[of.weight.number][1], len(cell.states) - 1
     heads = hidden // width
-    cut = workgroup_of(width, 1, 1 + max(others, 1), caps)
+    deep = cell.blocks * width
+    state_bytes = 4 * (1 + max(others, 1)) * width
+    cut, staged = grad_workgroup_of(width, deep, state_bytes, caps)
     blocks = ceil_div(width, cut.units)
-    rounds = ceil_div(cell.blocks * width, 4 * cut.parts) + cut.parts + 7
-    each = blocks * rounds + (1 + others) * ceil_div(width, cut.workgroup) + 1
+    rounds = ceil_div(deep, 4 * cut.parts) + ceil_div(cut.units, cut.workgroup) + 7
+    each = blocks * rounds + (2 + 2 * others) * ceil_div(width, cut.workgroup) + 1
     part = ceil_div(length, caps.launches_needed(each, length))
     steps = [
         launch(
@@ -144,6 +161,9 @@ def recurrent_grad(request: LoweringRequest) -> LoweredNode:
                 "RESETS": request.attrs["resets"],
                 "DIRECT": bool(cell.direct),
                 "PARTS": cut.parts,
+                "COLUMNS": cut.columns,
+                "HELD": cut.held_elements(width, deep, caps),
+                "STAGED": int(staged),
             },
             preludes=("graph/cells", f"graph/cell/{cell.name}", "graph/given"),
             workgroup=cut.workgroup,
@@ -155,33 +175,81 @@ def recurrent_grad(request: LoweringRequest) -> LoweredNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentWorkgroup:
-    """A workgroup of `units` columns and `parts` rows of invocations."""
+    """A workgroup for `units` hidden units, `columns` of them an invocation, with `parts` rows of invocations."""
 
     units: int
     parts: int
+    columns: int = 1
 
     @property
     def workgroup(self) -> int:
         """Invocations."""
-        return self.units * self.parts
+        return self.units // self.columns * self.parts
+
+    def held_elements(self, width: int, deep: int, caps: Caps, *, sums: int = 1) -> int:
+        """Return how many elements of dot products of length `deep` an invocation holds in registers.
+
+        Parameters
+        ----------
+        sums : dot products of each column
+        """
+        if self.units < width:  # it has other columns later
+            return 0
+        most = _HELD if caps.unroll >= 32 else 2 * caps.unroll
+        if self.workgroup > _THREADS:
+            most //= 4
+        return min(ceil_div(deep, self.parts), most // (self.columns * sums))
 
 
-def workgroup_of(hidden: int, blocks: int, states: int, caps: Caps) -> RecurrentWorkgroup:
+def workgroup_of(hidden: int, blocks: int, caps: Caps) -> RecurrentWorkgroup:
     """Columns for the hidden units, and rows that share their dot products if these are long enough.
 
     Raises
     ------
     UnsupportedError : not even the states fit workgroup memory
     """
-    room = caps.max_shared - 4 * states * hidden
+    room = caps.max_shared - 4 * hidden
     units = max(32, min(power_of_two(hidden), caps.max_workgroup))
     parts = 1
     while (
-        2 * parts * units <= min(caps.max_workgroup, caps.invocations // 128)
+        2 * parts * units <= _most_invocations(hidden * blocks * hidden, caps)
         and hidden >= 2 * parts * _SHARE
         and 8 * parts * blocks * units <= room
     ):
         parts *= 2
     if 4 * parts * blocks * units > room:
-        raise unsupported("recurrent", f"a hidden size of {hidden}: its state exceeds workgroup memory")
+        raise _too_large(hidden)
     return RecurrentWorkgroup(units=units, parts=parts)
+
+
+def grad_workgroup_of(hidden: int, deep: int, state_bytes: int, caps: Caps) -> tuple[RecurrentWorkgroup, bool]:
+    """Return the workgroup of a gradient, and whether its memory has room for `deep` gradients of pre-activations.
+
+    Raises
+    ------
+    UnsupportedError : not even the states fit workgroup memory
+    """
+    units = max(32, min(power_of_two(hidden), caps.max_workgroup))
+    columns = min(_COLUMNS, units // 32)
+    lanes, room = units // columns, caps.max_shared - state_bytes
+    if 4 * units > room:
+        raise _too_large(hidden)
+    staged = 4 * (units + deep) <= room
+    room -= 4 * deep * staged
+    parts = 1
+    while (
+        2 * parts * lanes <= _most_invocations(hidden * deep, caps)
+        and deep >= 2 * parts * _SHARE
+        and 8 * parts * units <= room
+    ):
+        parts *= 2
+    return RecurrentWorkgroup(units=units, parts=parts, columns=columns), staged
+
+
+def _most_invocations(weights: int, caps: Caps) -> int:
+    most = min(caps.max_workgroup, caps.invocations // 128)
+    return most if weights > _WORTH * _HELD * _THREADS else min(most, _THREADS)
+
+
+def _too_large(hidden: int) -> UnsupportedError:
+    return unsupported("recurrent", f"a hidden size of {hidden}: its state exceeds workgroup memory")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
+from typing import TypeAlias
 
 from volumetric.base._typing import Shape
 from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div, power_of_two
@@ -27,7 +29,8 @@ _COLUMNS = 32
 _WORTH = 16
 """Elements per invocation before the work is split further."""
 _SPLITS = 512
-_JOINED = 6
+_DEPTH = 8
+"""Maximum elements that an invocation reads at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,28 @@ def join(
     """Return the reduction of x into y: launches and bytes of scratch buffers, numbered from `spare`."""
     if max(len(walk.outer), len(walk.reduced)) > _AXES:
         raise unsupported("reduce", "so many alternating axes")
+
+    def first(target: BufferRef, outs: int, splits: int, workgroup: int, part_scale: float) -> KernelLaunch:
+        return _launch(walk, name, caps, outs, splits, workgroup, part_scale, x, target)
+
+    return split_reduction(walk, name, caps, first, y, scale=scale, spare=spare)
+
+
+FirstLaunch: TypeAlias = Callable[[BufferRef, int, int, int, float], KernelLaunch]
+"""Returns the launch that reduces the elements, from its result, outputs of a workgroup, splits, invocations, scale."""
+
+
+def split_reduction(
+    walk: ReductionLoops,
+    name: str,
+    caps: Caps,
+    first: FirstLaunch,
+    y: BufferRef,
+    *,
+    scale: float = 1.0,
+    spare: int = 0,
+) -> tuple[list[KernelLaunch], list[int]]:
+    """Divide a reduction among workgroups; return its launches, the first of which `first` makes, as `join` does."""
     workgroup = min(256, caps.max_workgroup)
     if walk.columns:
         outs = min(_COLUMNS, power_of_two(walk.outer[-1].size))
@@ -89,23 +114,34 @@ def join(
         team = max(2, min(power_of_two(walk.count), 32 if walk.count < 1024 else workgroup))
         outs = workgroup // team
     splits = _splits(ceil_div(walk.outs, outs) * workgroup, walk.count, team, caps)
-    target = y if splits == 1 else scratch(spare)
-    first = _launch(walk, name, outs, splits, workgroup, scale if splits == 1 else 1.0, x, target)
     if splits == 1:
-        return [first], []
+        return [first(y, outs, 1, workgroup, scale)], []
     again = ReductionLoops(
         outer=(StridedAxis(size=walk.outs, steps=(1,)),) if walk.outs > 1 else (),
         reduced=(StridedAxis(size=splits, steps=(walk.outs,)),),
     )
-    onward = "sum" if name == "sum_of_squares" else name
-    columns = walk.outs > 1
-    outs = min(_COLUMNS, power_of_two(walk.outs)) if columns else 1
-    second = _launch(again, onward, outs, 1, workgroup, scale, target, y)
-    return [first, second], [4 * splits * walk.outs]
+    onward_outs = min(_COLUMNS, power_of_two(walk.outs)) if walk.outs > 1 else 1
+    second = _launch(again, name, caps, onward_outs, 1, workgroup, scale, scratch(spare), y)
+    return [first(scratch(spare), outs, splits, workgroup, 1.0), second], [4 * splits * walk.outs]
+
+
+def reduction_depth(count: int, splits: int, team: int, caps: Caps) -> int:
+    """Elements that each invocation of a team reads at once, of the `count` of a result."""
+    if caps.unroll < _DEPTH:
+        return 4  # one kernel for all sizes: software adapters take long to compile
+    return power_of_two(max(min(ceil_div(ceil_div(count, splits), team), _DEPTH), 1))
 
 
 def _launch(
-    walk: ReductionLoops, name: str, outs: int, splits: int, workgroup: int, scale: float, x: BufferRef, y: BufferRef
+    walk: ReductionLoops,
+    name: str,
+    caps: Caps,
+    outs: int,
+    splits: int,
+    workgroup: int,
+    scale: float,
+    x: BufferRef,
+    y: BufferRef,
 ) -> KernelLaunch:
     dims: list[int | float] = [walk.outs, walk.count, ceil_div(walk.count, splits), splits, scale, 0, 0, 0]
     for axes in (walk.outer, walk.reduced):
@@ -114,11 +150,12 @@ def _launch(
     constants = {
         "OUTS": outs,
         "COLUMNS": walk.columns,
+        "DEPTH": reduction_depth(walk.count, splits, workgroup // outs, caps),
         "KEPT": max(len(walk.outer), 1),
         "REDUCED": max(len(walk.reduced), 1),
     }
     groups = ceil_div(walk.outs, outs) * splits
-    preludes = (f"graph/reduce/{name}",)
+    preludes = (f"graph/reduce/{name}", "graph/reduce_from/tensor")
     return launch("reduce", groups, {"x": x, "y": y}, dims, constants=constants, preludes=preludes, workgroup=workgroup)
 
 
@@ -127,7 +164,7 @@ def sum_rows(rows: int, width: int, caps: Caps, x: BufferRef, y: BufferRef) -> K
     workgroup = min(256, caps.max_workgroup)
     walk = reduction_loops_of((rows, width), (0,))
     outs = min(_COLUMNS, power_of_two(width)) if walk.columns else 1
-    return _launch(walk, "sum", outs, 1, workgroup, 1.0, x, y)
+    return _launch(walk, "sum", caps, outs, 1, workgroup, 1.0, x, y)
 
 
 def reduce(request: LoweringRequest) -> LoweredNode:
@@ -136,38 +173,4 @@ def reduce(request: LoweringRequest) -> LoweredNode:
     walk = reduction_loops_of(request.inputs[0], tuple(request.attrs["axes"]))
     scale = 1.0 / max(walk.count, 1) if name == "mean" else 1.0
     launches, buffers = join(walk, "sum" if name == "mean" else name, request.caps, source(0), result(), scale=scale)
-    return LoweredNode(launches=tuple(launches), scratch=tuple(buffers))
-
-
-def sumsq(request: LoweringRequest) -> LoweredNode:
-    """Sum of the squares of all tensors: each first by itself, then the results, six at a time."""
-    if len(request.inputs) == 1:
-        launches, buffers = join(
-            reduction_loops_of((request.size(),), (0,)), "sum_of_squares", request.caps, source(0), result()
-        )
-        return LoweredNode(launches=tuple(launches), scratch=tuple(buffers))
-    launches = []
-    buffers = []
-    parts: list[BufferRef] = []
-    for i in range(len(request.inputs)):
-        walk = reduction_loops_of((request.size(i),), (0,))
-        at = len(buffers)
-        buffers.append(4)
-        partial, spare = join(walk, "sum_of_squares", request.caps, source(i), scratch(at), spare=at + 1)
-        launches += partial
-        buffers += spare
-        parts.append(scratch(at))
-    while len(parts) > 1 or parts[0].place != "output":
-        joined: list[BufferRef] = []
-        last = len(parts) <= _JOINED
-        for at in range(0, len(parts), _JOINED):
-            some = parts[at : at + _JOINED]
-            target = result() if last else scratch(len(buffers))
-            if not last:
-                buffers.append(4)
-            named = {f"part_{i}": part for i, part in enumerate(some)}
-            counts = pad_to([1] * len(some), 8)
-            launches.append(launch("sum_parts", 1, {**named, "y": target}, counts, workgroup=32))
-            joined.append(target)
-        parts = joined
     return LoweredNode(launches=tuple(launches), scratch=tuple(buffers))

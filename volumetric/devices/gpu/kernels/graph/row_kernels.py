@@ -22,6 +22,8 @@ _LANES = 32
 """Invocations that share a row of usual length: at most a subgroup, so that they need no barrier."""
 _LONG = 2048
 """Elements from which a whole workgroup shares a row."""
+_HELD = 32
+"""Maximum elements of a row in the registers of an invocation."""
 
 
 def team_of(rows: int, width: int, caps: Caps) -> tuple[int, int]:
@@ -33,6 +35,20 @@ def team_of(rows: int, width: int, caps: Caps) -> tuple[int, int]:
     return team, max(team, min(128, caps.max_workgroup))
 
 
+def held_team_of(rows: int, width: int, values: int, caps: Caps) -> tuple[int, int, int]:
+    """Return invocations per row and per workgroup, and elements that an invocation reads at once.
+
+    Parameters
+    ----------
+    values : registers for each element
+    """
+    most = max(min(_HELD, caps.unroll) // values, 1)
+    team, _ = team_of(rows, width, caps)
+    if caps.unroll >= _HELD:
+        team = max(team, min(power_of_two(ceil_div(width, most)), 256, caps.max_workgroup))
+    return team, max(team, min(128, caps.max_workgroup)), min(most, ceil_div(width, team))
+
+
 def rowwise(
     kernel: str,
     shape: Sequence[int],
@@ -42,10 +58,20 @@ def rowwise(
     extra: Sequence[int | float] = (),
     constants: Mapping[str, Constant] | None = None,
     preludes: tuple[str, ...] = (),
+    held: int = 0,
 ) -> KernelLaunch:
-    """Return a launch over rows of `shape`; dims are rows, width and `extra`."""
+    """Return a launch over rows of `shape`; dims are rows, width and `extra`.
+
+    Parameters
+    ----------
+    held : registers that the kernel has for each element of a row that it holds; 0: it holds none
+    """
     rows, width = shape
     team, workgroup = team_of(rows, width, caps)
+    if held:
+        team, workgroup, each = held_team_of(rows, width, held, caps)
+        constants = {"HELD": each, "WHOLE": team * each >= width, **(constants or {})}
+        preludes = ("graph/held_row", *preludes)
     return launch(
         kernel,
         ceil_div(rows, workgroup // team),
@@ -59,7 +85,7 @@ def rowwise(
 
 def softmax(request: LoweringRequest) -> LoweredNode:
     """Softmax of each row."""
-    return single_launch(rowwise("softmax", request.inputs[0], request.caps, {"x": source(0), "y": result()}))
+    return single_launch(rowwise("softmax", request.inputs[0], request.caps, {"x": source(0), "y": result()}, held=1))
 
 
 def softmax_grad(request: LoweringRequest) -> LoweredNode:
@@ -75,7 +101,7 @@ def entmax_grad(request: LoweringRequest) -> LoweredNode:
 def _grad(request: LoweringRequest, *, exponent: float, normalised: bool) -> LoweredNode:
     buffers = {"y": source(0), "g": source(1), "gx": result()}
     constants = {"EXPONENT": float(exponent), "NORMALISED": normalised}
-    return single_launch(rowwise("softmax_grad", request.inputs[0], request.caps, buffers, constants=constants))
+    return single_launch(rowwise("softmax_grad", request.inputs[0], request.caps, buffers, constants=constants, held=2))
 
 
 def entmax(request: LoweringRequest) -> LoweredNode:
@@ -113,7 +139,7 @@ def norm(request: LoweringRequest) -> LoweredNode:
     buffers |= {"gain": source(1)} if gain else {}
     buffers |= {"bias": source(2)} if bias else {}
     constants = _norm_constants(request, gain=gain) | {"EPS": float(request.attrs["eps"]), "BIAS": bias}
-    return single_launch(rowwise("norm", request.inputs[0], request.caps, buffers, constants=constants))
+    return single_launch(rowwise("norm", request.inputs[0], request.caps, buffers, constants=constants, held=1))
 
 
 def norm_grad(request: LoweringRequest) -> LoweredNode:
@@ -122,7 +148,7 @@ def norm_grad(request: LoweringRequest) -> LoweredNode:
     buffers = {"g": source(0), "x": source(1), "stats": source(2), "gx": result()}
     buffers |= {"gain": source(3)} if gain else {}
     constants = _norm_constants(request, gain=gain)
-    return single_launch(rowwise("norm_grad", request.inputs[0], request.caps, buffers, constants=constants))
+    return single_launch(rowwise("norm_grad", request.inputs[0], request.caps, buffers, constants=constants, held=2))
 
 
 def _norm_constants(request: LoweringRequest, *, gain: bool) -> dict[str, Constant]:

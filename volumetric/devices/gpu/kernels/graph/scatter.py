@@ -24,7 +24,9 @@ from volumetric.devices.gpu.kernels.graph.kernel_launch import (
 from volumetric.devices.gpu.kernels.graph.strided_copies import fill
 
 _WAYS = 16
-"""Sorted runs that one pass merges."""
+"""Maximum sorted runs that one pass merges; an id has an invocation for each of them."""
+_COLUMNS = 4
+"""Maximum columns that one invocation sums."""
 _SHORTEST = 64
 """Maximum rows that one invocation sums, or as many as are needed to have no more partial sums than rows in each."""
 
@@ -40,14 +42,17 @@ def scatter_rows(request: LoweringRequest) -> LoweredNode:
     length = max(_SHORTEST, power_of_two(isqrt(count)))
     blocks = ceil_div(count, length)
     workgroup = min(128, caps.max_workgroup)
-    columns = ceil_div(width, workgroup)
+    each = min(_COLUMNS, power_of_two(ceil_div(width, workgroup)))
+    columns = ceil_div(width, workgroup * each)
     sums = launch(
         "sum_alike",
         count * columns,
         {"g": source(0), "sorted": order, "parts": scratch(2), "y": result()},
         (count, width, columns, length, request.outputs[0][0]),
+        constants={"EACH": each},
         workgroup=workgroup,
     )
+    columns = ceil_div(width, workgroup)
     joins = launch(
         "join_alike",
         (blocks - 1) * columns,
@@ -68,6 +73,7 @@ def _sort_launches(count: int, caps: Caps) -> list[KernelLaunch]:
         now = len(launches) % 2
         buffers = {"runs": scratch(1 - now), "sorted": scratch(now)}
         dims = (count, run, run.bit_length())
-        launches.append(one_each("merge_ids", count, caps, buffers, dims, constants={"WAYS": _WAYS}))
-        run *= _WAYS
+        ways = min(_WAYS, power_of_two(ceil_div(count, run)))
+        launches.append(one_each("merge_ids", count * ways, caps, buffers, dims, constants={"WAYS": ways}))
+        run *= ways
     return launches

@@ -15,11 +15,9 @@ from volumetric.devices.gpu.kernels.graph.kernel_launch import (
     launch,
     result,
     scratch,
-    single_launch,
     source,
     workgroup_size,
 )
-from volumetric.devices.gpu.kernels.graph.reduce import sum_rows
 from volumetric.devices.gpu.kernels.graph.row_kernels import rowwise
 from volumetric.devices.gpu.kernels.graph.strided_copies import copy
 from volumetric.formula.losses import TERMS, term_of
@@ -92,36 +90,13 @@ def update(request: LoweringRequest) -> LoweredNode:
     buffers = {"param": targets[0], "grad": source(1), "scalars": source(2 + slots)}
     buffers |= {f"slot_{i}": ref for i, ref in enumerate(targets[1:])}
     buffers |= {"before": source(0)} if trial else {}
-    constants = _fields(attrs)
+    constants = optimiser_fields(attrs)
     constants["TRIAL"] = trial
     preludes = (f"graph/{'trial' if trial else 'update'}/{form_of(attrs)}",)
     step = elements("update", count, caps, buffers, (count,), constants=constants, preludes=preludes)
     return LoweredNode(launches=(*copies, step))
 
 
-def update_squares(request: LoweringRequest) -> LoweredNode:
-    """Sum of squares of the parameter that `update` would compute, which is not written."""
-    attrs, count, caps = request.attrs, request.size(), request.caps
-    slots = len(request.inputs) - 3
-    size = workgroup_size(caps)
-    chunk = max(ceil_div(count, _CHUNKS), size * _PER_INVOCATION)
-    chunks = max(ceil_div(count, chunk), 1)
-    buffers = {"param": source(0), "grad": source(1), "scalars": source(2 + slots)}
-    buffers |= {f"slot_{i}": source(2 + i) for i in range(slots)}
-    buffers["y"] = result() if chunks == 1 else scratch(0)
-    first = launch(
-        "update_squares",
-        chunks,
-        buffers,
-        (count, chunk),
-        constants=_fields(attrs),
-        preludes=(f"graph/trial/{form_of(attrs)}",),
-        workgroup=size,
-    )
-    if chunks == 1:
-        return single_launch(first)
-    return LoweredNode(launches=(first, sum_rows(chunks, 1, caps, scratch(0), result())), scratch=(4 * chunks,))
-
-
-def _fields(attrs: Mapping[str, Any]) -> dict[str, Constant]:
+def optimiser_fields(attrs: Mapping[str, Any]) -> dict[str, Constant]:
+    """Return the constants of an optimiser's formula."""
     return {name.upper(): field(attrs, name) for name in fields_of(form_of(attrs))}

@@ -11,13 +11,14 @@ fn main(
     let at = flat_group(group, groups) * WG + lid;
     if (at >= dims.count) { return; }
     let area = dims.size.x * dims.size.y * dims.size.z;
-    let place = split3(at % area, dims.size) + dims.before.xyz;
-    let start = at / area * dims.taps * dims.windows;
+    let image = at / area;
+    let place = split3(at - image * area, dims.size) + dims.before.xyz;
+    let start = image * TAPS * dims.windows;
     var sum = 0.0;
-    for (var t = 0u; t < dims.taps; t++) {
-        let i = place - dims.dilation.xyz * split3(t, dims.kernel);  // wraps around below 0
-        let window = i / dims.stride.xyz;
-        if (all(window < dims.counts.xyz) && all(window * dims.stride.xyz == i)) {
+    for (var t = 0u; t < TAPS; t++) {
+        let i = place - DILATION * tap_place(t);  // wraps around below 0
+        let window = i / STRIDE;
+        if (all(window < dims.counts.xyz) && all(window * STRIDE == i)) {
             sum += x[start + t * dims.windows + join3(window, dims.counts)];
         }
     }

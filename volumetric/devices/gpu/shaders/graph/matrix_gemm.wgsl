@@ -133,7 +133,7 @@ fn main(
         //@unroll
         for (var j = 0u; j < FN; j++) {
             for (var turn = 0u; turn < TURNS; turn++) {
-                if (own / STAGED == turn) { store_sums(acc[i * FN + j], own % STAGED * 256u, lane); }
+                if (own / STAGED == turn) { store_sums(acc[i * FN + j], own % STAGED * 256u, 16u, lane); }
                 workgroupBarrier();
                 if (own / STAGED == turn) {
                     //@unroll

@@ -1,10 +1,14 @@
-// WAYS neighbouring runs of `length` sorted ids become one. An id's place is the number of ids that come before it, which
-// a binary search finds in each of the runs: of equal ids those of earlier runs do.
+// WAYS neighbouring runs of `length` sorted ids become one. An id's place is the number of ids that come before it: in its
+// own run those ahead of it, and in each of the others as many as a binary search finds; of equal ids those of earlier runs
+// come before. WAYS invocations share an id, so that all its searches run at once: each step of one waits for memory.
 struct Dims { count: u32, length: u32, steps: u32 }
 
 @group(0) @binding(0) var<storage, read> runs: array<vec2<u32>>;
 @group(0) @binding(1) var<storage, read_write> sorted: array<vec2<u32>>;
 @group(0) @binding(13) var<uniform> dims: Dims;
+
+const IDS: u32 = WG / WAYS;
+var<workgroup> before: array<atomic<u32>, IDS>;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -12,28 +16,29 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let at = flat_group(group, groups) * WG + lid;
-    if (at >= dims.count) { return; }
-    let own = runs[at];
+    let mine = lid / WAYS;
+    let at = flat_group(group, groups) * IDS + mine;
+    let own = runs[min(at, dims.count - 1u)];
     let run = at / dims.length;
     let first = run / WAYS * WAYS;
-    let some = min(WAYS, (dims.count - 1u) / dims.length + 1u - first);
-    var place = first * dims.length + at % dims.length;
-    //@rounds WAYS
-    for (var other = first; other < first + some; other++) {
-        if (other == run) { continue; }
-        let start = other * dims.length;
+    let other = first + lid % WAYS;
+    let start = other * dims.length;
+    if (lid % WAYS == 0u) { atomicStore(&before[mine], 0u); }
+    workgroupBarrier();
+    if (at < dims.count && other == run) { atomicAdd(&before[mine], at - start); }
+    if (at < dims.count && other != run && start < dims.count) {
         var low = start;
         var high = start + min(dims.length, dims.count - start);
         for (var s = 0u; s < dims.steps; s++) {
             if (low == high) { break; }
             let middle = (low + high) / 2u;
             let id = runs[middle].x;
-            let before = id < own.x || (id == own.x && other < run);
-            low = select(low, middle + 1u, before);
-            high = select(middle, high, before);
+            let precedes = id < own.x || (id == own.x && other < run);
+            low = select(low, middle + 1u, precedes);
+            high = select(middle, high, precedes);
         }
-        place += low - start;
+        atomicAdd(&before[mine], low - start);
     }
-    sorted[place] = own;
+    workgroupBarrier();
+    if (at < dims.count && other == first) { sorted[first * dims.length + atomicLoad(&before[mine])] = own; }
 }

@@ -20,33 +20,55 @@ fn main(
     let row = begin + lid / TEAM;
     let start = min(row, dims.rows - 1u) * dims.width;
     let lane = lid % TEAM;
+    var v: array<f32, HELD>;
     var mean = 0.0;
-    if (LAYER) {
+    if (LAYER || WHOLE) {
         var sum = 0.0;
-        for (var i = lane; i < dims.width; i += TEAM) { sum += x[start + i]; }
-        mean = team_sum(sum, lid, TEAM) / f32(dims.width);
+        for (var at = lane; at < dims.width; at += ROUND) {
+            //@unroll
+            for (var e = 0u; e < HELD; e++) { v[e] = x[start + held_at(at, e)]; }
+            //@unroll
+            for (var e = 0u; e < HELD; e++) { sum += select(0.0, v[e], is_held(at, e)); }
+        }
+        if (LAYER) { mean = team_sum(sum, lid, TEAM) / f32(dims.width); }
     }
     var rest = 0.0;
     var squares = 0.0;
-    for (var i = lane; i < dims.width; i += TEAM) {
-        let d = x[start + i] - mean;
-        rest += d;
-        squares += d * d;
+    for (var at = lane; at < dims.width; at += ROUND) {
+        if (!WHOLE) {
+            //@unroll
+            for (var e = 0u; e < HELD; e++) { v[e] = x[start + held_at(at, e)]; }
+        }
+        //@unroll
+        for (var e = 0u; e < HELD; e++) {
+            v[e] -= mean;
+            rest += select(0.0, v[e], is_held(at, e));
+            squares += select(0.0, v[e] * v[e], is_held(at, e));
+        }
     }
     var shift = 0.0;
     if (LAYER) { shift = team_sum(rest, lid, TEAM) / f32(dims.width); }
     let rstd = 1.0 / sqrt(variance_about(team_sum(squares, lid, TEAM) / f32(dims.width), shift) + EPS);
-    if (row < dims.rows) {
-        if (lane == 0u) {
-            stats[3u * row] = mean;
-            stats[3u * row + 1u] = rstd;
-            stats[3u * row + 2u] = shift;
+    if (row >= dims.rows) { return; }
+    if (lane == 0u) {
+        stats[3u * row] = mean;
+        stats[3u * row + 1u] = rstd;
+        stats[3u * row + 2u] = shift;
+    }
+    for (var at = lane; at < dims.width; at += ROUND) {
+        if (!WHOLE) {
+            //@unroll
+            for (var e = 0u; e < HELD; e++) { v[e] = x[start + held_at(at, e)] - mean; }
         }
-        for (var i = lane; i < dims.width; i += TEAM) {
-            var v = ((x[start + i] - mean) - shift) * rstd;
-            if (GAIN) { v *= gain[i] + UNIT; }
-            if (BIAS) { v += bias[i]; }
-            y[start + i] = v;
+        //@unroll
+        for (var e = 0u; e < HELD; e++) {
+            v[e] = (v[e] - shift) * rstd;
+            if (GAIN) { v[e] *= gain[held_at(at, e)] + UNIT; }
+            if (BIAS) { v[e] += bias[held_at(at, e)]; }
+        }
+        //@unroll
+        for (var e = 0u; e < HELD; e++) {
+            if (is_held(at, e)) { y[start + held_at(at, e)] = v[e]; }
         }
     }
 }

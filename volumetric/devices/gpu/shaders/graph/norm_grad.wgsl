@@ -25,21 +25,39 @@ fn main(
     let row = flat_group(group, groups) * (WG / TEAM) + lid / TEAM;
     let start = min(row, dims.rows - 1u) * dims.width;
     let lane = lid % TEAM;
-    let at = 3u * min(row, dims.rows - 1u);
-    let found = vec3<f32>(stats[at], stats[at + 1u], stats[at + 2u]);
+    let own = 3u * min(row, dims.rows - 1u);
+    let found = vec3<f32>(stats[own], stats[own + 1u], stats[own + 2u]);
+    var v: array<f32, HELD>;
+    var n: array<f32, HELD>;
     var along = 0.0;
     var total = 0.0;
-    for (var i = lane; i < dims.width; i += TEAM) {
-        let v = incoming(start + i, i);
-        along += v * normal(x[start + i], found);
-        total += v;
+    for (var at = lane; at < dims.width; at += ROUND) {
+        //@unroll
+        for (var e = 0u; e < HELD; e++) {
+            v[e] = incoming(start + held_at(at, e), held_at(at, e));
+            n[e] = x[start + held_at(at, e)];
+        }
+        //@unroll
+        for (var e = 0u; e < HELD; e++) {
+            n[e] = normal(n[e], found);
+            along += select(0.0, v[e] * n[e], is_held(at, e));
+            total += select(0.0, v[e], is_held(at, e));
+        }
     }
     along = team_sum(along, lid, TEAM) / f32(dims.width);
     if (LAYER) { total = team_sum(total, lid, TEAM) / f32(dims.width); } else { total = 0.0; }
-    if (row < dims.rows) {
-        for (var i = lane; i < dims.width; i += TEAM) {
-            let n = normal(x[start + i], found);
-            gx[start + i] = found.y * (incoming(start + i, i) - n * along - total);
+    if (row >= dims.rows) { return; }
+    for (var at = lane; at < dims.width; at += ROUND) {
+        if (!WHOLE) {
+            //@unroll
+            for (var e = 0u; e < HELD; e++) {
+                v[e] = incoming(start + held_at(at, e), held_at(at, e));
+                n[e] = normal(x[start + held_at(at, e)], found);
+            }
+        }
+        //@unroll
+        for (var e = 0u; e < HELD; e++) {
+            if (is_held(at, e)) { gx[start + held_at(at, e)] = found.y * (v[e] - n[e] * along - total); }
         }
     }
 }

@@ -1,5 +1,6 @@
 // Column sums: ggain = sum over rows of g n, gbias = sum of g, with n = (x - mean - shift) rstd. A workgroup takes COLUMNS
-// columns of a chunk of rows; the partial sums of the chunks lie one below the other for a second launch.
+// columns of a chunk of rows, and each invocation reads four rows at once; the partial sums of the chunks lie one below the
+// other for a second launch.
 struct Dims { rows: u32, width: u32, chunk: u32, chunks: u32 }
 
 @group(0) @binding(0) var<storage, read> g: array<f32>;
@@ -24,11 +25,21 @@ fn main(
     let column = id % blocks * COLUMNS + lid % COLUMNS;
     let at = min(column, dims.width - 1u);
     var sum = vec2<f32>(0.0);
-    //@rounds dims.chunk / LANES + 1
-    for (var r = chunk * dims.chunk + lid / COLUMNS; r < min(dims.rows, (chunk + 1u) * dims.chunk); r += LANES) {
-        let v = g[r * dims.width + at];
-        let n = ((x[r * dims.width + at] - stats[3u * r]) - stats[3u * r + 2u]) * stats[3u * r + 1u];
-        sum += vec2<f32>(v * n, v);
+    let stop = min(dims.rows, (chunk + 1u) * dims.chunk);
+    //@rounds dims.chunk / (4 * LANES) + 1
+    for (var r = chunk * dims.chunk + lid / COLUMNS; r < stop; r += 4u * LANES) {
+        var v: array<f32, 4>;
+        var n: array<f32, 4>;
+        //@unroll
+        for (var j = 0u; j < 4u; j++) {
+            let row = min(r + j * LANES, stop - 1u);
+            v[j] = g[row * dims.width + at];
+            n[j] = ((x[row * dims.width + at] - stats[3u * row]) - stats[3u * row + 2u]) * stats[3u * row + 1u];
+        }
+        //@unroll
+        for (var j = 0u; j < 4u; j++) {
+            sum += select(vec2<f32>(0.0), vec2<f32>(v[j] * n[j], v[j]), r + j * LANES < stop);
+        }
     }
     sums[lid] = sum;
     workgroupBarrier();

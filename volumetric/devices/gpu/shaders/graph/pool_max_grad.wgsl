@@ -12,22 +12,21 @@ fn main(
     let at = flat_group(group, groups) * WG + lid;
     if (at >= dims.count) { return; }
     let area = dims.size.x * dims.size.y * dims.size.z;
-    let place = split3(at % area, dims.size) + dims.before.xyz;
-    let start = at / area * dims.windows;
-    let seen = windows_of(place);
-    let many = vec4<u32>(seen.many, 0u);
-    let last = seen.first + seen.many - 1u;
+    let image = at / area;
+    let place = split3(at - image * area, dims.size) + dims.before.xyz;
+    let start = image * dims.windows;
     var sum = 0.0;
-    // From the last window to the first, which is the order of their taps.
-    //@rounds ((dims.kernel.x - 1) * dims.dilation.x / dims.stride.x + 1) * ((dims.kernel.y - 1) * dims.dilation.y / dims.stride.y + 1) * ((dims.kernel.z - 1) * dims.dilation.z / dims.stride.z + 1)
-    for (var n = 0u; n < many.x * many.y * many.z; n++) {
-        let window = last - split3(n, many);
-        let i = place - window * dims.stride.xyz;
-        let t = i / dims.dilation.xyz;
-        if (all(t * dims.dilation.xyz == i)) {
-            let w = start + join3(window, dims.counts);
-            if (u32(tap[w]) == join3(t, dims.kernel)) { sum += g[w]; }
+    for (var n = 0u; n < SEEN; n += CHUNK) {
+        var v: array<f32, CHUNK>;
+        //@unroll
+        for (var c = 0u; c < CHUNK; c++) {
+            let seen = sight(n + c, place);
+            let sees = seen.sees && n + c < SEEN;
+            let w = start + select(0u, seen.window, sees);
+            v[c] = select(0.0, g[w], sees && u32(tap[w]) == seen.tap);
         }
+        //@unroll
+        for (var c = 0u; c < CHUNK; c++) { sum += v[c]; }
     }
     y[at] = sum;
 }

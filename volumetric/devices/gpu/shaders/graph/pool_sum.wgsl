@@ -1,4 +1,5 @@
-// The sum of each window of images; nothing lies outside of them.
+// The sum of each window of images; nothing lies outside of them. TEAM neighbouring invocations share a window, and each reads
+// CHUNK of its taps at once.
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 
@@ -8,14 +9,24 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let at = flat_group(group, groups) * WG + lid;
-    if (at >= dims.count) { return; }
-    let start = dims.stride.xyz * split3(at % dims.windows, dims.counts) - dims.before.xyz;  // wraps around below 0
-    let image = at / dims.windows * dims.size.x * dims.size.y * dims.size.z;
+    let at = flat_group(group, groups) * (WG / TEAM) + lid / TEAM;
+    let lane = lid % TEAM;
+    let own = min(at, dims.count - 1u);
+    let image = own / dims.windows;
+    let start = STRIDE * split3(own - image * dims.windows, dims.counts) - dims.before.xyz;  // wraps around below 0
+    let first = image * (dims.size.x * dims.size.y * dims.size.z);
     var sum = 0.0;
-    for (var t = 0u; t < dims.taps; t++) {
-        let i = start + dims.dilation.xyz * split3(t, dims.kernel);
-        if (all(i < dims.size.xyz)) { sum += x[image + join3(i, dims.size)]; }
+    for (var t = lane; t < TAPS; t += TEAM * CHUNK) {
+        var v: array<f32, CHUNK>;
+        //@unroll
+        for (var c = 0u; c < CHUNK; c++) {
+            let i = start + DILATION * tap_place(t + c * TEAM);
+            let inside = t + c * TEAM < TAPS && all(i < dims.size.xyz);
+            v[c] = select(0.0, x[first + select(0u, join3(i, dims.size), inside)], inside);
+        }
+        //@unroll
+        for (var c = 0u; c < CHUNK; c++) { sum += v[c]; }
     }
-    y[at] = sum;
+    if (TEAM > 1u) { sum = team_sum(sum, lid, TEAM); }
+    if (lane == 0u && at < dims.count) { y[at] = sum; }
 }

@@ -17,21 +17,42 @@ fn main(
     let row = begin + lid / TEAM;
     let start = min(row, dims.rows - 1u) * dims.width;
     let lane = lid % TEAM;
+    var v: array<f32, HELD>;
     var top = LOWEST;
     var odd = 0.0;
-    for (var i = lane; i < dims.width; i += TEAM) {
-        let v = x[start + i];
-        if (is_odd(v)) { odd = 1.0; } else { top = max(top, v); }
+    for (var at = lane; at < dims.width; at += ROUND) {
+        //@unroll
+        for (var e = 0u; e < HELD; e++) { v[e] = x[start + held_at(at, e)]; }
+        //@unroll
+        for (var e = 0u; e < HELD; e++) {
+            if (is_odd(v[e])) { odd = 1.0; } else { top = max(top, v[e]); }
+        }
     }
     top = team_max(top, lid, TEAM);
     odd = team_max(odd, lid, TEAM);
     var total = 0.0;
-    for (var i = lane; i < dims.width; i += TEAM) { total += exponential(x[start + i] - top); }
+    for (var at = lane; at < dims.width; at += ROUND) {
+        if (!WHOLE) {
+            //@unroll
+            for (var e = 0u; e < HELD; e++) { v[e] = x[start + held_at(at, e)]; }
+        }
+        //@unroll
+        for (var e = 0u; e < HELD; e++) {
+            v[e] = exponential(v[e] - top);
+            total += select(0.0, v[e], is_held(at, e));
+        }
+    }
     total = team_sum(total, lid, TEAM);
     let scale = 1.0 / select(total, 1.0, total == 0.0);
-    if (row < dims.rows) {
-        for (var i = lane; i < dims.width; i += TEAM) {
-            y[start + i] = select(exponential(x[start + i] - top) * scale, nan(), odd > 0.0);
+    if (row >= dims.rows) { return; }
+    for (var at = lane; at < dims.width; at += ROUND) {
+        if (!WHOLE) {
+            //@unroll
+            for (var e = 0u; e < HELD; e++) { v[e] = exponential(x[start + held_at(at, e)] - top); }
+        }
+        //@unroll
+        for (var e = 0u; e < HELD; e++) {
+            if (is_held(at, e)) { y[start + held_at(at, e)] = select(v[e] * scale, nan(), odd > 0.0); }
         }
     }
 }

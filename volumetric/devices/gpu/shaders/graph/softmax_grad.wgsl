@@ -24,19 +24,40 @@ fn main(
     let row = flat_group(group, groups) * (WG / TEAM) + lid / TEAM;
     let start = min(row, dims.rows - 1u) * dims.width;
     let lane = lid % TEAM;
+    var s: array<f32, HELD>;
+    var v: array<f32, HELD>;
     var product = 0.0;
     var total = 0.0;
-    for (var i = lane; i < dims.width; i += TEAM) {
-        let s = weight(y[start + i]);
-        product += s * g[start + i];
-        total += s;
+    for (var at = lane; at < dims.width; at += ROUND) {
+        //@unroll
+        for (var e = 0u; e < HELD; e++) {
+            s[e] = y[start + held_at(at, e)];
+            v[e] = g[start + held_at(at, e)];
+        }
+        //@unroll
+        for (var e = 0u; e < HELD; e++) {
+            s[e] = weight(s[e]);
+            product += select(0.0, s[e] * v[e], is_held(at, e));
+            total += select(0.0, s[e], is_held(at, e));
+        }
     }
     var mean = team_sum(product, lid, TEAM);
     if (NORMALISED) {
         total = team_sum(total, lid, TEAM);
         mean = mean / select(total, 1.0, total == 0.0);
     }
-    if (row < dims.rows) {
-        for (var i = lane; i < dims.width; i += TEAM) { gx[start + i] = weight(y[start + i]) * (g[start + i] - mean); }
+    if (row >= dims.rows) { return; }
+    for (var at = lane; at < dims.width; at += ROUND) {
+        if (!WHOLE) {
+            //@unroll
+            for (var e = 0u; e < HELD; e++) {
+                s[e] = weight(y[start + held_at(at, e)]);
+                v[e] = g[start + held_at(at, e)];
+            }
+        }
+        //@unroll
+        for (var e = 0u; e < HELD; e++) {
+            if (is_held(at, e)) { gx[start + held_at(at, e)] = s[e] * (v[e] - mean); }
+        }
     }
 }

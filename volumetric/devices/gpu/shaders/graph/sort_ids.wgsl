@@ -1,5 +1,5 @@
 // Runs of WG ids in rising order, each with the number of the row that had it; equal ids stay in their order. An invocation
-// counts the ids of its run that come before its own.
+// counts the ids of its run that come before its own, eight at a time, whose reads do not wait for each other.
 struct Dims { count: u32 }
 
 @group(0) @binding(0) var<storage, read> ids: array<u32>;
@@ -20,9 +20,12 @@ fn main(
     near[lid] = own;
     workgroupBarrier();
     var before = 0u;
-    for (var j = 0u; j < WG; j++) {
-        let other = near[j];
-        before += select(0u, 1u, other < own || (other == own && j < lid));
+    for (var j = 0u; j < WG; j += 8u) {
+        //@unroll
+        for (var i = 0u; i < 8u; i++) {
+            let other = near[j + i];
+            before += select(0u, 1u, other < own || (other == own && j + i < lid));
+        }
     }
     if (row < dims.count) { sorted[first + before] = vec2<u32>(own, row); }
 }

@@ -10,10 +10,10 @@ fn main(
 ) {
     let at = flat_group(group, groups) * WG + lid;
     if (at >= dims.count) { return; }
-    let window = split3(at % dims.windows, dims.counts);
-    let tap = split3(at / dims.windows % dims.taps, dims.kernel);
-    let image = at / dims.windows / dims.taps;
-    let i = dims.stride.xyz * window + dims.dilation.xyz * tap - dims.before.xyz;  // wraps around below 0
+    let row = at / dims.windows;
+    let image = row / TAPS;
+    let window = split3(at - row * dims.windows, dims.counts);
+    let i = STRIDE * window + DILATION * tap_place(row % TAPS) - dims.before.xyz;  // wraps around below 0
     let inside = all(i < dims.size.xyz);
     let area = dims.size.x * dims.size.y * dims.size.z;
     let v = x[image * area + select(0u, join3(i, dims.size), inside)];

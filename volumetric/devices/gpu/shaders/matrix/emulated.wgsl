@@ -51,6 +51,7 @@ fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums {
     return more;
 }
 
-fn store_sums(sums: Sums, at: u32, lane: u32) {
-    for (var e = 0u; e < EACH; e++) { staged[at + lane * EACH + e] = sums[e]; }
+fn store_sums(sums: Sums, at: u32, stride: u32, lane: u32) {
+    let first = at + lane * EACH / 16u * stride + lane * EACH % 16u;
+    for (var e = 0u; e < EACH; e++) { staged[first + e] = sums[e]; }
 }

@@ -24,7 +24,6 @@ fn load_right_turned(at: u32, stride: u32) -> Right { return coopLoadT<Right>(&t
 
 fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums { return coopMultiplyAdd(left, right, sums); }
 
-fn store_sums(sums: Sums, at: u32, lane: u32) {
-    let stride = 16u;
+fn store_sums(sums: Sums, at: u32, stride: u32, lane: u32) {
     coopStoreT(sums, &staged[at], stride);
 }

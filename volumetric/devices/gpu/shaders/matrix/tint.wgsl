@@ -23,5 +23,7 @@ fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums {
     return subgroupMatrixMultiplyAccumulate(left, right, sums);
 }
 
-// Write 16 rows of 16 numbers to `staged`.
-fn store_sums(sums: Sums, at: u32, lane: u32) { subgroupMatrixStore<row_major>(&staged, at, sums, 16u); }
+// Write 16 rows of 16 numbers, `stride` apart, to `staged`.
+fn store_sums(sums: Sums, at: u32, stride: u32, lane: u32) {
+    subgroupMatrixStore<row_major>(&staged, at, sums, stride);
+}
