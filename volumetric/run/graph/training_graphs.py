@@ -168,7 +168,9 @@ def update_graph(rule: UpdateRule) -> Graph:
     gradients = {key: work.stored_tensor(sum_key(key), shape) for key, shape in rule.masters.items()}
     buffers = {key: work.stored_tensor(next_key(key), shape) for key, shape in rule.buffers.items()}
     knobs = work.input("knobs", (KNOBS,))
-    return work.finish([work.concat(write_update(work, rule, gradients, buffers, knobs, None), 0)])
+    loss_scale = LossScale.of(work) if rule.scaled else None
+    facts = write_update(work, rule, gradients, buffers, knobs, None, loss_scale=loss_scale)
+    return work.finish([work.concat(facts, 0)])
 
 
 def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
@@ -184,10 +186,11 @@ def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph
     seeds = seeds_of(work, of, forward, training)
     knobs, n = work.input("knobs", (KNOBS,)), len(of.objectives)
     written = work.split(work.input("before", (n + 2,)), [n + 1, 1], 0)[1]
-    if rule.scaled:
-        seeds = LossScale.of(work).scale(seeds, work.split(knobs, [1] * KNOBS, 0)[1])
-    gradients = master_gradients(work, rule, seeds)
-    facts = write_update(work, rule, gradients, training.buffers, knobs, forward.totals, written=written)
+    loss_scale = LossScale.of(work) if rule.scaled else None
+    if loss_scale is not None:
+        seeds = loss_scale.scale(seeds, work.split(knobs, [1] * KNOBS, 0)[1])
+    gradients, buffers = master_gradients(work, rule, seeds), training.buffers
+    facts = write_update(work, rule, gradients, buffers, knobs, forward.totals, written=written, loss_scale=loss_scale)
     _write_stream_states(work, forward, facts[1])
     return work.finish([work.concat([forward.totals, *facts], 0)])  # one tensor: a device copies each output separately
 
@@ -313,6 +316,7 @@ def write_update(
     paces: Mapping[str, UpdatePace] | None = None,
     *,
     written: int | None = None,
+    loss_scale: LossScale | None = None,
 ) -> list[int]:
     """Emit clipping and updates; nothing is written unless `totals`, norm, new weights and buffers are all finite.
 
@@ -320,7 +324,6 @@ def write_update(
     With a loss scale it is 1 also if the update is skipped because scaled gradients overflowed; the norm is not finite
     then, and the scale is halved.
     """
-    loss_scale = LossScale.of(work) if rule.scaled else None
     norm, factor = _clip_factor(work, rule, gradients, knobs, loss_scale)
     rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
     fits = finite_mask(work, norm)
