@@ -126,13 +126,17 @@ def layers(*, only: Only = None, suite: SuiteOptions = SuiteOptions()) -> int:
     )
 
 
-def training(*, only: Only = None, suite: SuiteOptions = SuiteOptions()) -> int:
+def training(
+    *, only: Only = None, compute: Literal["float32", "float16"] = "float32", suite: SuiteOptions = SuiteOptions()
+) -> int:
     """Train six small networks for 20 epochs, beside PyTorch.
 
     Parameters
     ----------
     only : str
         Names of networks, separated by commas.
+    compute : str
+        Type of products, as of `volumetric train`; PyTorch trains in float32.
     """
     from benchmarks.suites.training import CASES, measure_training, render_training
     from volumetric.train.learner_opening import open_learner
@@ -147,7 +151,7 @@ def training(*, only: Only = None, suite: SuiteOptions = SuiteOptions()) -> int:
     torch = None if python is None else (python, "cuda" if opened.info.kind == "gpu" else "cpu", suite.count or 0)
     wanted = [CASES[name] for name in names]
     measured = measure_training(
-        wanted, open_learner(opened), opened.info.name, repetitions=suite.repetitions, torch=torch
+        wanted, open_learner(opened), opened.info.name, repetitions=suite.repetitions, torch=torch, compute=compute
     )
     rows = noted(measured, lambda _, row: f"{row.name}: {row.seconds:.3f} s")
     console.write(render_training(rows, suite.form))

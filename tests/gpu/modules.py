@@ -35,7 +35,9 @@ from volumetric.devices.gpu.kernels.dispatch import Caps, Dispatch
 from volumetric.devices.gpu.kernels.dispatch import WorkgroupGrid as Groups
 from volumetric.devices.gpu.kernels.gemm_tiles import TILES
 from volumetric.devices.gpu.kernels.genomes import GenomeShape, genomes
+from volumetric.devices.gpu.kernels.graph import matrix_gemm
 from volumetric.devices.gpu.kernels.graph.formulas import MOST
+from volumetric.devices.gpu.kernels.graph.grouped_gemm import product_of
 from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest, predicate_launch
 from volumetric.devices.gpu.kernels.graph.kernel_table import lower
 from volumetric.devices.gpu.kernels.graph.picked_rows import pick_rows
@@ -91,7 +93,7 @@ def modules() -> tuple[Module, ...]:
 @cache
 def matrix_modules() -> tuple[Module, ...]:
     """Every dispatch that multiplies on matrix units."""
-    every = (*_halved_products(_OF_UNITS), *_halved_attention(_OF_UNITS))
+    every = (*_halved_products(_OF_UNITS), *_halved_graph_products(_OF_UNITS), *_halved_attention(_OF_UNITS))
     units = (dispatch for dispatch in every if MATRIX_UNITS in dispatch.preludes)
     return tuple(Module(UNITS, dispatch) for dispatch in {dispatch.key: dispatch for dispatch in units}.values())
 
@@ -125,6 +127,7 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
         yield Dispatch(kernel="probe_subgroup", grid=Groups(x=1), constants={"WG": 128})
     yield from _products(caps)
     yield from _halved_products(caps)
+    yield from _halved_graph_products(caps)
     yield from _attention(caps)
     yield from _halved_attention(caps)
     yield from _mixtures(caps)
@@ -201,6 +204,30 @@ def _products(caps: Caps) -> Iterator[Dispatch]:
     for tile in TILES:
         if tile.workgroup <= caps.max_workgroup and tile.shared + 2048 <= caps.max_shared:
             yield gemm_tiles.gemm(shape, caps, tile, first=0, units=20)
+
+
+def _halved_graph_products(caps: Caps) -> Iterator[Dispatch]:
+    """Products of graphs of halves, with each way in which a side lies, in every tile."""
+    tiles = matrix_gemm.TILES if caps.matrix_units else (matrix_gemm.EMULATED_TILE,)
+    windows = dict.fromkeys(("kernel", "stride", "dilation", "before", "counts", "sizes"), (2, 3))
+    for trans_a, trans_b, columns in itertools.product((False, True), (False, True), ("", "fours", "odd")):
+        m, n, k = (36, 40, 48) if columns == "fours" else (37, 39, 45)
+        a, b = ((2, k, m) if trans_a else (2, m, k)), ((2, n, k) if trans_b else (2, k, n))
+        attrs = {"trans_a": trans_a, "trans_b": trans_b, "groups": 2, "activation": "silu"}
+        attrs |= {} if columns else {"windows": windows, "columns": b}
+        inputs = (a, b, (n,))
+        request = LoweringRequest(
+            op="gemm",
+            inputs=inputs,
+            outputs=((2, m, n),),
+            attrs=attrs,
+            caps=caps,
+            products="float16" if columns else "scaled float16",
+        )
+        for tile in tiles:
+            if matrix_gemm.staged(tile, request):
+                lowered = matrix_gemm.lower_matrix_product(product_of(request), tile, 1, request)
+                yield from (launch.dispatch for launch in lowered.launches)
 
 
 def _halved_products(caps: Caps) -> Iterator[Dispatch]:

@@ -19,7 +19,7 @@ from volumetric.train.settings import RunSettings, settings_from
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 EXAMPLE, KEYS, NAMED = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
-USE, TRAIN, HEADS, OWN, OWN_GRAPH, SIGNS, FOLD = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+USE, TRAIN, HALVES, HEADS, OWN, OWN_GRAPH, SIGNS, FOLD = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_list_of_keys_shows_the_defaults() -> None:
@@ -82,6 +82,14 @@ def test_the_python_example_runs() -> None:
     names: dict[str, object] = {}
     exec(compile(code.replace("epochs=30", "epochs=2"), "docs/training.md", "exec"), names)
     assert {str(store.scheme) for store in names["result"].params.values()} == {"int8:g32", "float32"}  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_example_of_halves_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(HALVES, "docs/training.md", "exec"), names)
+    first, *_, last = names["result"].history["loss"]
+    assert last < first
+    assert str(last) in capsys.readouterr().out
 
 
 def test_the_examples_of_several_outputs_learn_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

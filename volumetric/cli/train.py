@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -19,6 +19,7 @@ def train(
     *,
     device: Annotated[str | None, Parameter(name=["--device", "-dev"])] = None,
     dtype: Annotated[str | None, Parameter(name="--dtype")] = None,
+    compute: Literal["float32", "float16"] | None = None,
     out: Annotated[str | None, Parameter(name="--out")] = None,
     resume: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     change: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
@@ -40,6 +41,8 @@ def train(
         VOLUMETRIC_DEVICE, else the best GPU, else the CPU.
     dtype : str
         Numeric type in which the weights are trained and saved, such as int8 or bf16; default: train.dtype of the file.
+    compute : str
+        Numeric type of products: float32, or float16 for the matrix units of a GPU; default: train.compute of the file.
     out : path
         Directory to write; default: named after the file.
     resume : bool
@@ -54,7 +57,7 @@ def train(
     check_dtype(dtype)
     if device is not None:
         check_device(device)
-    flags = {"device": device, "train.dtype": dtype, "resume": resume or None}
+    flags = {"device": device, "train.dtype": dtype, "train.compute": compute, "resume": resume or None}
     changes |= {name: value for name, value in flags.items() if value is not None}
     if out is not None:
         changes["output"] = str(Path(out).absolute())

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from volumetric.base._typing import Array
 from volumetric.dtypes import Scheme
-from volumetric.graph.ops import Graph
+from volumetric.graph.ops import Graph, ProductType
 
 Rounds: TypeAlias = Literal["native", "codec"]
 """A kernel of the device rounds ("native"), or the codec rounds on the host between two parts of a run."""
@@ -77,11 +77,13 @@ class GraphDevice(Protocol):
     ----------
     parted : the device skips unread parts of an operation, so layers that fire at different ticks run faster as one
         operation; otherwise it skips whole operations only, see `Guard`
+    products : types that products in training can have, see `Graph.products`; the first is the default
     unrolled : one graph of several ticks runs faster than repeated runs of a graph of one tick, but compiles longer
     """
 
     parted: bool
     unrolled: bool
+    products: tuple[ProductType, ...]
 
     @staticmethod
     def rounding_of(scheme: Scheme) -> Rounds | None:

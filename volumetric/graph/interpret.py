@@ -13,7 +13,7 @@ from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.binding import bind, is_open, rows_of
 from volumetric.graph.liveness import dead_after
 from volumetric.graph.operations import OPS
-from volumetric.graph.operations.operation import Run
+from volumetric.graph.operations.operation import Attrs, Run
 from volumetric.graph.ops import HELD, Graph, Node, Tensor
 
 Float = type[np.float32] | type[np.float64]
@@ -63,8 +63,14 @@ class Interpreter:
     def __init__(self, graph: Graph, dtype: Float = np.float32) -> None:
         self.graph = graph
         self._dtype = dtype
+        rounded = {"float16": _rounded_gemm, "scaled float16": _scaled_gemm}.get(graph.products)
         self._steps = [
-            _NodeStep(OPS[node.op].run, node, tuple(self._result(i) for i in node.outputs), dropped)
+            _NodeStep(
+                rounded if rounded and node.op == "gemm" else OPS[node.op].run,
+                node,
+                tuple(self._result(i) for i in node.outputs),
+                dropped,
+            )
             for node, dropped in zip(graph.nodes, dead_after(graph), strict=True)
         ]
         computed = {i for node in graph.nodes for i in node.outputs}
@@ -119,6 +125,22 @@ class Interpreter:
 
     def _type(self, i: int) -> type[np.generic]:
         return np.int32 if self.graph.tensors[i].dtype == "int32" else self._dtype
+
+
+def _rounded_gemm(inputs: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    """Multiply sides rounded to float16; the bias is not rounded."""
+    sides = [x.astype(np.float16).astype(x.dtype) for x in inputs[:2]]
+    return OPS["gemm"].run([*sides, *inputs[2:]], attrs)
+
+
+def _scaled_gemm(inputs: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    """Multiply sides rounded to float16 times a power of two of their own; one with infinity or NaN is not scaled."""
+    sides: list[Array] = []
+    for x in inputs[:2]:
+        top = np.abs(x).max(initial=0)
+        exponent = int(np.frexp(top)[1]) - 15 if 0 < top < np.inf else 0
+        sides.append(np.ldexp(np.ldexp(x, -exponent).astype(np.float16).astype(x.dtype), exponent))
+    return OPS["gemm"].run([*sides, *inputs[2:]], attrs)
 
 
 def check_value(tensor: Tensor, value: Array) -> Array:

@@ -11,7 +11,7 @@ from volumetric.base.errors import ShapeError
 from volumetric.dtypes import Scheme
 from volumetric.graph.graph_device import Rounds
 from volumetric.graph.interpret import Float, Interpreter, check_buffer
-from volumetric.graph.ops import Graph
+from volumetric.graph.ops import Graph, ProductType
 
 
 class NumpyStore:
@@ -73,6 +73,7 @@ class NumpyGraphs:
     """The reference device for graphs, in float32 or (to check gradients) float64."""
 
     parted = unrolled = False
+    products: tuple[ProductType, ...] = ("float32", "float16")
 
     def __init__(self, dtype: Float = np.float32) -> None:
         self.dtype = dtype

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 TensorType = Literal["float32", "int32"]
 Role = Literal["input", "constant", "parameter", "state", "scratch"]
+ProductType = Literal["float32", "float16", "scaled float16"]
+"""What both sides of a product are rounded to: see `Graph`."""
 Derived = Literal["positions"]
 """The kind of a derived input: ``"positions"`` holds the position of each row in its sequence, int32."""
 
@@ -126,6 +128,10 @@ class Graph:
     detached : tensors at which differentiation stops
     flush : subnormal numbers (below 1.2e-38) may count as 0: processors are slow with them, and gradients that vanish
         over many layers or time steps are full of them
+    products : ``"float16"``: both sides of a ``gemm`` are rounded to float16, and sums are float32, wherever the device
+        is faster so. The interpreter rounds those of every product. Numbers beyond 65504 become infinite; with
+        ``"scaled float16"`` no side overflows: it is rounded times the power of two with which its largest magnitude
+        is in 2^14 … 2^15
     """
 
     tensors: tuple[Tensor, ...]
@@ -138,6 +144,7 @@ class Graph:
     whole_sequences: bool = False
     detached: frozenset[int] = frozenset()
     flush: bool = False
+    products: ProductType = "float32"
 
     @property
     def caller_inputs(self) -> tuple[int, ...]:

@@ -32,6 +32,7 @@ def prune(graph: Graph) -> Graph:
         whole_sequences=graph.whole_sequences,
         detached=frozenset(number[i] for i in graph.detached if i in number),
         flush=graph.flush,
+        products=graph.products,
     )
 
 

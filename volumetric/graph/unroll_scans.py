@@ -83,7 +83,7 @@ def rebuild_graph(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node,
             nodes = predicated_nodes(nodes, node.predicate._replace(tensor=of[node.predicate.tensor]), work.shape)
         work.nodes[first:] = nodes
     written = work.finish([of[i] for i in graph.outputs])
-    return replace(written, max_rows=graph.max_rows, whole_sequences=graph.whole_sequences)
+    return replace(written, max_rows=graph.max_rows, whole_sequences=graph.whole_sequences, products=graph.products)
 
 
 @dataclass(frozen=True, slots=True)

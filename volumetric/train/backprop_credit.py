@@ -40,7 +40,7 @@ class BackpropCredit(CreditStrategy):
         knobs = arrays.knobs(rate, scale)
         if len(ready) > 1:
             rule = arrays.rule({name for one in ready for name in one.posed.counts})
-            tally = self._sum(ready, rule)
+            tally = self._sum(ready, rule, scale)
             norm, good = 0.0, 0.0
             if np.isfinite(tally.total):
                 program = arrays.program("update", None, lambda: update_graph(rule), tuple(rule.masters))
@@ -94,15 +94,16 @@ class BackpropCredit(CreditStrategy):
         """Return the output of an update before the first, if the program takes it: it was written."""
         return [np.ones(len(one.posed.counts) + 2, self._arrays.float)] if self._time.chained else []
 
-    def _sum(self, ready: Sequence[PreparedBatch[ForwardPass]], rule: UpdateRule) -> Tally:
+    def _sum(self, ready: Sequence[PreparedBatch[ForwardPass]], rule: UpdateRule, scale: float) -> Tally:
         """Sum the gradients of several batches; return the sums of their loss terms, up to the first non-finite one."""
         arrays, tally = self._arrays, Tally()
+        factor = [np.array([scale], arrays.float)] if rule.scaled else []
         self._start_sums()
         for i, one in enumerate(ready):
             make = partial(gradient_graph, one.of, arrays.weights, rule)
             program = arrays.program("sum", one.of, make, tuple(rule.masters))
             keep = np.array([float(i > 0)], np.float32)
-            tally += one.posed.tally(program.run([keep, *arrays.noise(one.of, i), *one.arrays])[0].tolist())
+            tally += one.posed.tally(program.run([keep, *arrays.noise(one.of, i), *one.arrays, *factor])[0].tolist())
             if not np.isfinite(tally.total):
                 break
         return tally

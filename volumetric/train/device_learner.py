@@ -135,6 +135,8 @@ class DeviceLearner:
             return StepReport(tally=dataclasses.replace(tally, fault=fault), gradient_norm=norm, fault=fault)
         self.arrays.updates += 1
         self.time.finish_update(batches)
+        if not np.isfinite(norm):  # with a loss scale: skipped
+            return StepReport(tally=tally, gradient_norm=float("inf"))
         clipped = clip is not None and update.steepest > clip
         return StepReport(tally=tally, gradient_norm=norm, clipped=clipped, layers=update.layers)
 

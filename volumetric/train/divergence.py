@@ -26,6 +26,7 @@ class DivergedError(VolumetricError, ArithmeticError):
     in_data : the non-finite value in the data, as ``inputs[17, 3] is nan``, or ``""``
     rate : learning rate of the settings; 0: unknown
     largest : largest absolute value of the batch
+    halves : whether products were in float16
     """
 
     def __init__(
@@ -37,12 +38,16 @@ class DivergedError(VolumetricError, ArithmeticError):
         *,
         rate: float = 0.0,
         largest: float = 0.0,
+        halves: bool = False,
     ) -> None:
         causes = [f"the learning rate is {rate:g}"] if rate else []
         advice = [
             f"lower the learning rate, as lr={rate / 10:g}" if rate else "lower the learning rate",
             "clip=1.0 limits gradients",
         ]
+        if halves:
+            causes.append("products are in float16, up to 65504")
+            advice[:0] = ['compute="float32" has no such limit']
         if largest > _LARGE:
             causes.append(f"the data have numbers up to {largest:.3g}")
             advice[:0] = ["scale inputs and targets to about 1 (standardise = true, or (x - x.mean(0)) / x.std(0))"]

@@ -10,6 +10,8 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.graph import Graph, GraphDevice, NumpyGraphs
 from volumetric.graph.graph_device import TensorStore
+from volumetric.graph.ops import ProductType
+from volumetric.graph.rounded_products import with_products
 from volumetric.run.graph.nonfinite_graphs import LabelledGraph, pass_values, update_values
 from volumetric.run.graph.training_graphs import UpdateRule, next_key, sum_key
 from volumetric.run.graph.weight_reader import EmitWeights
@@ -29,11 +31,15 @@ class FaultFinder:
     device : of the learner; NumPy repeats its computation, in float64 if the device is NumPy in float64
     store : arrays of the learner
     weights : emits the weights of its passes
+    products : see `Graph.products`
     """
 
-    def __init__(self, device: GraphDevice, store: TensorStore, weights: EmitWeights) -> None:
+    def __init__(
+        self, device: GraphDevice, store: TensorStore, weights: EmitWeights, products: ProductType = "float32"
+    ) -> None:
         self._host = device if isinstance(device, NumpyGraphs) else NumpyGraphs(np.float32)
         self._theirs, self._weights = store, weights
+        self._products: ProductType = products
         self._own = self._host.store()
         self.outputs: dict[str, Array] = {}
 
@@ -89,7 +95,7 @@ class FaultFinder:
             if key not in known:
                 self._own.write(key, self._theirs.get(key))
         with np.errstate(all="ignore"):
-            return self._host.compile(graph, self._own).run(arrays)
+            return self._host.compile(with_products(graph, self._products), self._own).run(arrays)
 
 
 def _first(shown: LabelledGraph, values: Sequence[Array]) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
@@ -24,6 +24,9 @@ from volumetric.train.optim import AdamW, Optimiser
 from volumetric.train.output_losses import AnyLoss, Losses, Tally
 from volumetric.train.picked_batch import AnySamples
 from volumetric.train.precision import Precision
+
+Compute: TypeAlias = Literal["float32", "float16"]
+"""What both sides of products in training are rounded to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,8 @@ class LearnerOptions:
     overlay : low-rank overlays that are trained in place of the weights, or None
     seed : of random numbers of layers in training, as of dropout
     mode : training mode
+    compute : ``"float16"``: products round both sides to float16, for matrix units of GPUs; weights, their gradients,
+        sums and the optimiser stay float32, and a loss scale keeps small gradients in range
     clocked : the clocked network, for modes that train through ticks
     """
 
@@ -56,22 +61,40 @@ class LearnerOptions:
     overlay: LowRank | None = None
     seed: int = 0
     mode: Mode = field(default_factory=Backprop)
+    compute: Compute = "float32"
     clocked: Clocked | None = None
 
     def __post_init__(self) -> None:
-        """Check losses and clip, and that the mode supports the overlay."""
+        """Check losses and clip, and that the mode supports overlay and compute."""
         Losses.from_losses(self.loss, self.loss_weights)
         if self.overlay is not None and not isinstance(self.mode, Backprop):
             raise SpecError(f"low-rank overlays need mode 'backprop', got mode {self.mode.kind!r}")
+        check_compute(self.compute)
+        if self.scaled and not isinstance(self.mode, Backprop):
+            raise SpecError(
+                f"compute 'float16' needs mode 'backprop', got mode {self.mode.kind!r}", hint="use compute='float32'"
+            )
         if self.clip is not None and not self.clip > 0:
             raise SpecError(
                 f"clip must be above 0, got {self.clip}", hint="set a number, as clip = 1.0, or leave it out"
             )
 
     @property
+    def scaled(self) -> bool:
+        """Whether gradients are multiplied by a loss scale."""
+        return self.compute == "float16"
+
+    @property
     def losses(self) -> Losses:
         """The losses by output."""
         return Losses.from_losses(self.loss, self.loss_weights)
+
+
+def check_compute(compute: str) -> None:
+    """Raise `SpecError` unless products can be computed so."""
+    known = get_args(Compute)
+    if compute not in known:
+        raise SpecError(f"compute must be one of {', '.join(known)}, got {compute!r}", hint="leave it out for float32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +121,8 @@ class StepReport:
     Attributes
     ----------
     tally : sums and numbers of the losses' terms before the update
-    gradient_norm : norm of all gradients together, before clipping
+    gradient_norm : norm of all gradients together, before clipping; infinite if the update was skipped because scaled
+        gradients overflowed, with compute ``"float16"``
     clipped : whether the gradients were scaled down
     fault : None, or the non-finite value; then no weight has changed
     layers : budgets and gaps of layers that have targets

@@ -9,6 +9,7 @@ from typing import Any, Final, TypedDict
 from volumetric.base.errors import ArgumentError, SpecError
 from volumetric.network.grid import CoordLike
 from volumetric.train.coercion import as_optimiser
+from volumetric.train.learner import Compute
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import Loss
 from volumetric.train.modes import Mode
@@ -42,6 +43,7 @@ class TrainSettings(TypedDict, total=False):
     overlay: LowRank | Mapping[str, Any] | None
     seed: int
     mode: Mode | str | Mapping[str, Any]
+    compute: Compute
     accumulate: int
     epochs: int
     max_steps: int | None

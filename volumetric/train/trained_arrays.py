@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from volumetric.base._typing import Array
+from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import Scheme
 from volumetric.graph import Graph, GraphBuilder, GraphDevice, GraphProgram, NumpyGraphs
 from volumetric.graph.interpret import Float
 from volumetric.graph.numeric.counter_noise import noise_key
 from volumetric.graph.parameter_stacks import ParameterStacks
 from volumetric.graph.program_cache import ProgramCache
+from volumetric.graph.rounded_products import with_products
 from volumetric.network import Network, check_params
 from volumetric.network.weight_store import Params, WeightStore
+from volumetric.run.graph.loss_scale import FIRST, LOSS_SCALE
 from volumetric.run.graph.training_graphs import ForwardPass, UpdateRule, slot_key
 from volumetric.run.plan import Plan, with_outputs
 from volumetric.train.forward_weights import ForwardWeights
@@ -50,7 +53,7 @@ class TrainedArrays:
     Raises
     ------
     UnsupportedError
-        The device cannot hold a scheme, as 64-bit types on most GPUs.
+        The device cannot hold a scheme, as 64-bit types on most GPUs, or has no such products.
     """
 
     def __init__(
@@ -63,6 +66,11 @@ class TrainedArrays:
         stacked: Callable[[TrainedArrays], ParameterStacks],
     ) -> None:
         check_params(network, params)
+        if options.compute not in device.products:
+            raise UnsupportedError(
+                f"this device has no products of {options.compute} in training",
+                hint=f"use compute={device.products[0]!r}, or device='gpu'",
+            )
         self.network: Network = network
         self.options: LearnerOptions = options
         self.device: GraphDevice = device
@@ -89,6 +97,8 @@ class TrainedArrays:
         self._rules: dict[frozenset[str], UpdateRule] = {}
         self.stacks: ParameterStacks = stacked(self)
         self._store_masters(masters)
+        if options.scaled:
+            self.store.write(LOSS_SCALE, np.array(FIRST, np.float32))
         fixed = [key for key in plan.params if key not in self.shapes]
         self.stacks.write_to(self.store, fixed, lambda key: self._kept[key].values())
 
@@ -112,7 +122,8 @@ class TrainedArrays:
             slot: self.stacks.get(self.store, self.shapes, partial(slot_key, slot))
             for slot in self.options.optimiser.slots
         }
-        return LearnerState(self.updates, self._masters(), slots, self._learned())
+        scale = {LOSS_SCALE: self.store.get(LOSS_SCALE)} if self.options.scaled else {}
+        return LearnerState(self.updates, self._masters(), slots, self._learned() | scale)
 
     def restore(self, state: LearnerState) -> None:
         """Load arrays of matching shapes."""
@@ -159,7 +170,14 @@ class TrainedArrays:
             axes = len(shape) - (key in self.stacks.by_buffer)
             updates[key] = optimiser.for_weight(axes, decay_vectors=options.decay_vectors).attributes
         buffers = {key: shape for key, shape in self.buffers.items() if key in plan.params}
-        return UpdateRule(masters=shapes, updates=updates, slots=optimiser.slots, clip=options.clip, buffers=buffers)
+        return UpdateRule(
+            masters=shapes,
+            updates=updates,
+            slots=optimiser.slots,
+            clip=options.clip,
+            buffers=buffers,
+            scaled=options.scaled,
+        )
 
     def weights(self, work: GraphBuilder) -> ForwardWeights:
         """Return the emitter of weights for the forward pass."""
@@ -189,7 +207,8 @@ class TrainedArrays:
     def program(self, name: str, of: Any, make: Callable[[], Graph], *more: object) -> GraphProgram:
         """Return a program, compiled once for each name, `key` of the pass `of`, and `more`."""
         key = (name, None if of is None else of.key, *more)
-        return self.programs.get(key, lambda: self.device.compile(make(), self.store))
+        products = self.options.compute
+        return self.programs.get(key, lambda: self.device.compile(with_products(make(), products), self.store))
 
     def fault(self, tally: Tally, otherwise: str = "") -> str:
         """Name the first loss that is not finite; if all are finite, return `otherwise`."""

@@ -13,7 +13,7 @@ from volumetric.base.errors import SpecError
 from volumetric.dtypes import DType, Scheme
 from volumetric.network.grid import CoordLike
 from volumetric.train.coercion import CONVERTERS
-from volumetric.train.learner import LearnerOptions
+from volumetric.train.learner import Compute, LearnerOptions, check_compute
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import MSE
 from volumetric.train.modes import Backprop, Mode
@@ -44,7 +44,8 @@ class TrainConfig:
 
     Attributes
     ----------
-    loss, loss_weights, optimiser, clip, dtype, frozen, decay_vectors, overlay, seed, mode : see `LearnerOptions`
+    loss, loss_weights, optimiser, clip, dtype, frozen, decay_vectors, overlay : see `LearnerOptions`
+    seed, mode, compute : see `LearnerOptions`
     schedule : factor on the optimiser's learning rate
     accumulate : batches whose gradients are summed for one update; the last update of an epoch may have fewer
     epochs : passes through the data
@@ -74,6 +75,7 @@ class TrainConfig:
     overlay: LowRank | None = None
     seed: int = 0
     mode: Mode = field(default_factory=Backprop)
+    compute: Compute = "float32"
     accumulate: int = 1
     epochs: int = 1
     max_steps: int | None = None
@@ -100,6 +102,7 @@ class TrainConfig:
             overlay: LowRank | Mapping[str, Any] | None = ...,
             seed: int = ...,
             mode: Mode | str | Mapping[str, Any] = ...,
+            compute: Compute = ...,
             accumulate: int = ...,
             epochs: int = ...,
             max_steps: int | None = ...,
@@ -117,6 +120,7 @@ class TrainConfig:
             object.__setattr__(self, name, convert(getattr(self, name), name))
         config_tables.check_fields(self, without=CONVERTERS)
         Losses.from_losses(self.loss, self.loss_weights)
+        check_compute(self.compute)
         for name in ("accumulate", *(name for name in MAY_CHANGE if name != "accuracy")):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -148,6 +152,8 @@ class TrainConfig:
             del settings["mode"]  # checkpoints of earlier versions have only this loss, and no loss weights
         if not self.loss_weights:
             del settings["loss_weights"]
+        if self.compute == "float32":
+            del settings["compute"]
         return settings
 
 

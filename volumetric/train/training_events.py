@@ -21,7 +21,7 @@ class StepEvent:
     loss : before the update; a mean or a sum, according to the loss
     losses : unweighted loss by output, if several outputs have losses
     rate : learning rate
-    gradient_norm : before clipping
+    gradient_norm : before clipping; infinite if the update was skipped, see `StepReport`
     clipped : whether gradients were scaled down
     seconds : duration of the update
     """

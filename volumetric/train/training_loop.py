@@ -286,6 +286,7 @@ class TrainingLoop:
             odd_place,
             rate=self.config.optimiser.lr,
             largest=max(map(largest_entry, batches), default=0.0),
+            halves=self.config.compute == "float16",
         )
 
     def _report(self, event: Event) -> None:

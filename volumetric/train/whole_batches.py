@@ -131,7 +131,7 @@ class WholeTime(TimeStrategy):
         return fault
 
     def _finder(self) -> FaultFinder:
-        return FaultFinder(self.arrays.device, self.arrays.store, self.arrays.weights)
+        return FaultFinder(self.arrays.device, self.arrays.store, self.arrays.weights, self.arrays.options.compute)
 
     def _check_outputs(self, outputs: Mapping[str, Array]) -> None:
         """Raise `ShapeError` if a loss is not defined for the values of its output."""

@@ -23,7 +23,7 @@ from volumetric.layers.conv import Conv
 from volumetric.network import Params
 from volumetric.network.weight_store import WeightStore
 from volumetric.train import MSE, SGD, ArrayData, Learner, LearnerOptions, OpenLearner, Tally
-from volumetric.train.learner import SeriesLearner
+from volumetric.train.learner import Compute, SeriesLearner
 from volumetric.train.picked_batch import picked_batches
 
 WORKER = "suites/training/torch_worker.py"
@@ -75,13 +75,15 @@ def measure_training(
     epochs: int = 20,
     repetitions: int = 3,
     torch: tuple[Path, str, int] | None = None,
+    compute: Compute = "float32",
 ) -> Iterator[TrainingRow]:
     """Yield a row for each case. A first epoch, in which kernels are compiled, is not counted.
 
     Parameters
     ----------
     device : its name, for the rows
-    torch : interpreter with PyTorch, ``"cpu"`` or ``"cuda"``, and CPU threads
+    torch : interpreter with PyTorch, ``"cpu"`` or ``"cuda"``, and CPU threads; it trains in float32
+    compute : of our products
 
     Raises
     ------
@@ -92,7 +94,7 @@ def measure_training(
         params = _weights(case)
         x, y = case.data()
         data = ArrayData(inputs=x, targets=y, batch_size=case.batch, shuffle=False)
-        opened = learner(case.network, params, LearnerOptions(loss=MSE(), optimiser=SGD(lr=RATE)))
+        opened = learner(case.network, params, LearnerOptions(loss=MSE(), optimiser=SGD(lr=RATE), compute=compute))
         start = opened.state
         _run(data, opened, 1)
         times: list[float] = []

@@ -24,7 +24,8 @@ from volumetric.devices.gpu.owned_buffers import OwnedBuffers
 from volumetric.devices.gpu.value_buffers import CHUNK_ROWS, row_words
 from volumetric.devices.gpu.weight_buffers import WeightBuffers
 from volumetric.graph.binding import bind
-from volumetric.graph.ops import Graph, Node, Tensor
+from volumetric.graph.ops import Graph, Node, ProductType, Tensor
+from volumetric.graph.rounded_products import with_products
 from volumetric.run.graph.partition import Segment
 from volumetric.run.graph.subgraphs import Subgraph, SubgraphRun
 
@@ -64,6 +65,7 @@ class GpuSubgraphs:
     parts : its segments
     weights : receives the parameters that these segments read, as float32
     before_close : called before buffers of programs are freed: recordings that name them must be dropped
+    products : returns how the products of a segment are computed, see `Graph.products`
     """
 
     def __init__(
@@ -73,8 +75,10 @@ class GpuSubgraphs:
         parts: Sequence[Segment],
         weights: WeightBuffers,
         before_close: Callable[[], None],
+        products: Callable[[Graph], ProductType] = lambda graph: "float32",
     ) -> None:
         self._context = context
+        self._products = products
         self._graph = graph
         self._weights = weights
         self._before_close = before_close
@@ -210,7 +214,8 @@ class GpuSubgraphs:
 
     def _compile(self, bound: Graph, label: str) -> SubgraphProgram:
         """Record a subgraph bound to a number of rows, and create its buffers."""
-        context, graph = self._context, rewrite_for_gpu(bound, self._context.caps)
+        context = self._context
+        graph = rewrite_for_gpu(with_products(bound, self._products(bound)), context.caps)
         most = context.caps.max_binding
         slots, own = BufferNames(f"{label}: scratch", most), OwnedBuffers(context)
         inputs = {i: slots.new(4 * graph.tensors[i].size, graph.tensors[i].name) for i in graph.inputs}

@@ -11,21 +11,19 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Literal
 
-import numpy as np
-
 from volumetric.base._typing import Shape
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.graph.objectives import ForwardLosses, Objective, emit_objectives, emit_seeds, emit_targets
 from volumetric.graph.ops import Graph
 from volumetric.layers.emit_scope import GraphTraining
+from volumetric.run.graph.loss_scale import LossScale, finite_mask
 from volumetric.run.graph.network_graph import EmitOptions, emit_plan, resumed_states
 from volumetric.run.graph.weight_reader import EmitWeights
 from volumetric.run.plan import Plan
 
 MARGIN = 1e-6
 """Added to the norm in the divisor of clipping, as in torch."""
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +73,7 @@ class UpdateRule:
     slots : names of the optimiser's arrays; `slot_key` returns the buffer of a key
     clip : bound on the global norm of gradients, or None
     buffers : key → shape of the buffers that layers may change; they are written together with the weights
+    scaled : gradients are computed multiplied by the loss scale and by the factor of the knobs, see `LossScale`
     """
 
     masters: Mapping[str, Shape]
@@ -82,6 +81,7 @@ class UpdateRule:
     slots: tuple[str, ...]
     clip: float | None
     buffers: Mapping[str, Shape] = field(default_factory=dict)
+    scaled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
     """Return the graph that adds the gradients of a batch to their sums.
 
     Inputs: ``keep`` [1]: 0 resets the sums; the key of the pass if it `draws`; those of `loss_graph`; the shares, see
-    `emit_seeds`. Output: the totals of the losses [n].
+    `emit_seeds`; if gradients are scaled, the factor on them [1]. Output: the totals of the losses [n].
     """
     work = GraphBuilder(flush=True, parted=of.parted)
     keep = work.input("keep", (1,))
@@ -149,8 +149,10 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
         noise=_noise(work, of),
     )
     forward = emit_loss(work, of, weights, training)
-    gradients = master_gradients(work, rule, seeds_of(work, of, forward, training))
-    for key, g in gradients.items():
+    seeds = seeds_of(work, of, forward, training)
+    if rule.scaled:
+        seeds = LossScale.of(work).scale(seeds, work.input("scale", (1,)))
+    for key, g in master_gradients(work, rule, seeds).items():
         work.assign(
             sum_key(key), work.add(_select_if(work, work.stored_tensor(sum_key(key), rule.masters[key]), keep), g)
         )
@@ -161,12 +163,14 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
 
 
 def update_graph(rule: UpdateRule) -> Graph:
-    """Return the graph of an update by summed gradients. Input: the knobs. Output [2]: gradient norm, 1 if written."""
+    """Return the graph of an update by summed gradients. Input: the knobs. Output [2]: see `write_update`."""
     work = GraphBuilder(flush=True)
     gradients = {key: work.stored_tensor(sum_key(key), shape) for key, shape in rule.masters.items()}
     buffers = {key: work.stored_tensor(next_key(key), shape) for key, shape in rule.buffers.items()}
     knobs = work.input("knobs", (KNOBS,))
-    return work.finish([work.concat(write_update(work, rule, gradients, buffers, knobs, None), 0)])
+    loss_scale = LossScale.of(work) if rule.scaled else None
+    facts = write_update(work, rule, gradients, buffers, knobs, None, loss_scale=loss_scale)
+    return work.finish([work.concat(facts, 0)])
 
 
 def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
@@ -179,10 +183,14 @@ def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph
     work = GraphBuilder(flush=True, parted=of.parted)
     training = begin_training(work, of, rule)
     forward = emit_loss(work, of, weights, training)
-    gradients = master_gradients(work, rule, seeds_of(work, of, forward, training))
+    seeds = seeds_of(work, of, forward, training)
     knobs, n = work.input("knobs", (KNOBS,)), len(of.objectives)
     written = work.split(work.input("before", (n + 2,)), [n + 1, 1], 0)[1]
-    facts = write_update(work, rule, gradients, training.buffers, knobs, forward.totals, written=written)
+    loss_scale = LossScale.of(work) if rule.scaled else None
+    if loss_scale is not None:
+        seeds = loss_scale.scale(seeds, work.split(knobs, [1] * KNOBS, 0)[1])
+    gradients, buffers = master_gradients(work, rule, seeds), training.buffers
+    facts = write_update(work, rule, gradients, buffers, knobs, forward.totals, written=written, loss_scale=loss_scale)
     _write_stream_states(work, forward, facts[1])
     return work.finish([work.concat([forward.totals, *facts], 0)])  # one tensor: a device copies each output separately
 
@@ -308,19 +316,23 @@ def write_update(
     paces: Mapping[str, UpdatePace] | None = None,
     *,
     written: int | None = None,
+    loss_scale: LossScale | None = None,
 ) -> list[int]:
     """Emit clipping and updates; nothing is written unless `totals`, norm, new weights and buffers are all finite.
 
     Returns the norm of the gradients [1], and [1] of 1 if the update is written, which a 0 in `written` [1] prevents.
+    With a loss scale it is 1 also if the update is skipped because scaled gradients overflowed; the norm is not finite
+    then, and the scale is halved.
     """
-    norm, factor = _clip_factor(work, rule, gradients, knobs)
+    norm, factor = _clip_factor(work, rule, gradients, knobs, loss_scale)
     rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
-    good = _finite_mask(work, norm)
-    if written is not None:
-        good = work.binary("mul", good, written)
+    fits = finite_mask(work, norm)
+    judged = written
     if totals is not None:
         one = work.reduce(totals, "sum", (0,)) if work.shape(totals) != (1,) else totals
-        good = work.binary("mul", good, _finite_mask(work, one))
+        finite = finite_mask(work, one)
+        judged = finite if judged is None else work.binary("mul", judged, finite)
+    good = fits if judged is None else work.binary("mul", fits, judged)
 
     paced = paces or {}
 
@@ -340,15 +352,18 @@ def write_update(
         work.sumsq([_emit_optimiser_step(work, rule, key, g, trial(key), in_place=False)])
         for key, g in gradients.items()
     ]
-    good = work.binary("mul", good, _finite_mask(work, work.reduce(work.concat(squares, 0), "max", (0,))))
+    good = work.binary("mul", good, finite_mask(work, work.reduce(work.concat(squares, 0), "max", (0,))))
     for value in buffers.values():
-        good = work.binary("mul", good, _finite_mask(work, work.reduce(work.unary(value, "abs"), "max", (0,))))
+        good = work.binary("mul", good, finite_mask(work, work.reduce(work.unary(value, "abs"), "max", (0,))))
     final = scalars(good)
     for key, value in buffers.items():
         work.assign(key, value, good)
     for key, g in gradients.items():
         _emit_optimiser_step(work, rule, key, g, final(key), in_place=True)
-    return [norm, good]
+    return [
+        norm,
+        good if loss_scale is None else loss_scale.adapt(fits, work.scalar(1.0) if judged is None else judged, good),
+    ]
 
 
 def trial_update(
@@ -363,9 +378,17 @@ def trial_update(
     }
 
 
-def _clip_factor(work: GraphBuilder, rule: UpdateRule, gradients: Mapping[str, int], knobs: int) -> tuple[int, int]:
-    """Emit the global norm of gradients, and the factor of clipping."""
+def _clip_factor(
+    work: GraphBuilder,
+    rule: UpdateRule,
+    gradients: Mapping[str, int],
+    knobs: int,
+    loss_scale: LossScale | None = None,
+) -> tuple[int, int]:
+    """Emit the global norm of gradients, and the factor of clipping; scaled gradients have the factor of the knobs."""
     scale = work.split(knobs, [1] * KNOBS, 0)[1]
+    if loss_scale is not None:
+        scale = work.binary("div", work.scalar(1.0), loss_scale.factor)
     norm = work.binary("mul", work.unary(work.sumsq(list(gradients.values())), "sqrt"), scale)
     if rule.clip is None:
         return norm, scale
@@ -387,11 +410,6 @@ def _emit_optimiser_step(
     return work.update(
         param=work.stored_tensor(key, shape), grad=g, slots=slots, scalars=scalars, in_place=in_place, **attrs
     )[0]
-
-
-def _finite_mask(work: GraphBuilder, x: int) -> int:
-    """Emit 1 where `x` is finite, else 0: comparisons with NaN are false."""
-    return work.binary("greater", work.scalar(_LARGEST), work.unary(x, "abs"))
 
 
 def _select_if(work: GraphBuilder, x: int, condition: int) -> int:

@@ -36,7 +36,7 @@ from volumetric.graph.cleanup_passes import (
     whole_of_parts,
 )
 from volumetric.graph.graph_device import Rounds
-from volumetric.graph.ops import Graph
+from volumetric.graph.ops import Graph, ProductType
 from volumetric.graph.unroll_scans import unroll_scans, write_out
 
 # Importing them fills `rule`.
@@ -71,6 +71,7 @@ class CpuGraphs:
 
     parted = False
     unrolled = True
+    products: tuple[ProductType, ...] = ("float32",)
 
     def __init__(
         self,

@@ -125,6 +125,7 @@ def _lower(graph: Graph, node: Node, names: TensorBuffers, caps: Caps) -> Lowere
         integers=tuple(tensors[i].dtype == "int32" for i in node.inputs),
         read_outputs=tuple(names.is_read(i) for i in node.outputs),
         caps=caps,
+        products=graph.products,
     )
     try:
         return lower(request)

@@ -12,13 +12,14 @@ from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest
 from volumetric.devices.gpu.kernels.graph.kernel_table import lower
 from volumetric.dtypes import Scheme
 from volumetric.graph.graph_device import Rounds
-from volumetric.graph.ops import Graph
+from volumetric.graph.ops import Graph, ProductType
 
 
 class GpuGraphs:
     """Tensor graphs on one GPU; all programs share pipelines."""
 
     parted = unrolled = True
+    products: tuple[ProductType, ...] = ("float32", "float16")
 
     def __init__(self, context: GpuContext, executor: Executor | None = None) -> None:
         self.context = context

@@ -317,10 +317,10 @@ fn main(
             for (var i = 0u; i < FM; i++) { left[i] = load_left(P_AT + (f0 + i) * 16u * P4 + 4u * k, P4); }
             //@unroll
             for (var j = 0u; j < FO; j++) {
-                let right = load_right_rows(KV_AT + 16u * k * S4 + 4u * (wx * FO + j), S4);
+                let right = load_right_turned(KV_AT + 16u * k * S4 + 4u * (wx * FO + j), S4);
                 //@unroll
                 for (var i = 0u; i < FM; i++) {
-                    acc[i * FO + j] = multiply_add_rows(left[i], right, acc[i * FO + j], lane);
+                    acc[i * FO + j] = multiply_add(left[i], right, acc[i * FO + j], lane);
                 }
             }
         }

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from volumetric.devices.gpu.kernels.dispatch import Caps, Constant, ceil_div
-from volumetric.devices.gpu.kernels.graph import few_rows
+from volumetric.devices.gpu.kernels.dispatch import Caps, Constant
+from volumetric.devices.gpu.kernels.graph import few_rows, matrix_gemm
+from volumetric.devices.gpu.kernels.graph.gemm_launches import GemmKernel, product_launches
 from volumetric.devices.gpu.kernels.graph.grouped_gemm import GroupedGemm, GroupedGemmTile, product_of
-from volumetric.devices.gpu.kernels.graph.kernel_launch import (
-    BufferRef,
-    KernelLaunch,
-    LoweredNode,
-    LoweringRequest,
-    launch,
-    one_each,
-    result,
-    scratch,
-    single_launch,
-    source,
-)
+from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweredNode, LoweringRequest
 
 TILES = (
     GroupedGemmTile(m=128, n=128, k=16, rows=8, columns=8),
@@ -34,8 +21,6 @@ TILES = (
 _SPLITS = 64
 _PARTIAL_BYTES = 64 << 20
 """Bytes of partial products."""
-_WORD = 1 << 32
-"""Windows may begin inside of an image: this negative margin wraps around, as the shader's numbers do."""
 _SPLIT_STEPS = 4
 """Minimum tiles of k per workgroup when a sum is split."""
 
@@ -68,6 +53,8 @@ def gemm(request: LoweringRequest) -> LoweredNode:
     product, caps = product_of(request), request.caps
     if few_rows.supports_few_rows(product, request.attrs):
         return few_rows.plain_left_sides(request)
+    if matrix_gemm.takes(product, request):
+        return matrix_gemm.matrix_gemm(product, request)
     tile = choose_tile(product, caps)
     # On a driver that ends loops, a workgroup takes no more tiles of k than it may run rounds for.
     splits = max(
@@ -77,60 +64,24 @@ def gemm(request: LoweringRequest) -> LoweredNode:
     return lower_product(product, tile, splits, request)
 
 
-def window_constants(windows: Mapping[str, Any]) -> dict[str, Constant]:
-    """Constants of a right side that consists of windows of images, for 3 spatial axes."""
-    fields = {"KERNEL": "kernel", "STRIDE": "stride", "DILATION": "dilation", "BEFORE": "before"}
-    constants: dict[str, Constant] = {}
-    for name, field in {**fields, "COUNT": "counts", "SIZE": "sizes"}.items():
-        missing = [0 if field == "before" else 1] * (3 - len(windows[field]))
-        constants |= {f"{name}_{axis}": int(n) % _WORD for axis, n in enumerate((*missing, *windows[field]))}
-    return constants
-
-
 def lower_product(product: GroupedGemm, tile: GroupedGemmTile, splits: int, request: LoweringRequest) -> LoweredNode:
     """Return the launches of a product with this tile and this number of splits."""
-    bias, caps, attrs = len(request.inputs) > 2, request.caps, request.attrs
-    shift: dict[str, BufferRef] = {"bias": source(2)} if bias else {}
-    biases = bias and len(request.inputs[2]) == 2  # one for each group
-    chunk = ceil_div(product.steps(tile), splits)
-    splits = max(1, ceil_div(product.steps(tile), chunk)) if chunk else 1
     constants: dict[str, Constant] = {
         "BM": tile.m,
         "BN": tile.n,
         "BK": tile.k,
         "TM": tile.rows,
         "TN": tile.columns,
-        "KU": min(tile.k, caps.unroll),
-        "TRANS_A": bool(attrs["trans_a"]),
-        "TRANS_B": bool(attrs["trans_b"]),
+        "KU": min(tile.k, request.caps.unroll),
     }
-    windows = window_constants(attrs["windows"]) if "windows" in attrs else {}
-    constants |= windows
-
-    def first(target: BufferRef, kind: str, extra: dict[str, BufferRef]) -> KernelLaunch:
-        across, down = ceil_div(product.n, tile.n), ceil_div(product.m, tile.m)
-        total = across * down * product.groups * splits
-        dims = (product.m, product.n, product.k, product.groups, max(product.a_groups, 1), max(product.b_groups, 1))
-        return launch(
-            "gemm",
-            total,
-            {"a": source(0), "b": source(1), "c": target, **extra},
-            (*dims, product.sums, across, down, chunk, total, splits),
-            constants=constants | {"BIAS": bool(extra), "BIASES": bool(extra) and biases},
-            preludes=(f"unary/{kind}", f"graph/operand/{'windows' if windows else 'matrix'}"),
-            workgroup=tile.workgroup,
-        )
-
-    if splits == 1:
-        return single_launch(first(result(), attrs["activation"], shift))
-    count = request.out_size
-    second = one_each(
-        "gemm_join",
-        count,
-        caps,
-        {"parts": scratch(0), "c": result(), **shift},
-        (count, product.n, splits, product.m * product.n if biases else count),
-        constants={"BIAS": bias},
-        preludes=(f"unary/{attrs['activation']}",),
+    windows = "windows" if "windows" in request.attrs else "matrix"
+    kernel = GemmKernel(
+        name="gemm",
+        constants=constants,
+        preludes=(f"graph/operand/{windows}",),
+        workgroup=tile.workgroup,
+        m=tile.m,
+        n=tile.n,
+        k=tile.k,
     )
-    return LoweredNode(launches=(first(scratch(0), "linear", {}), second), scratch=(4 * splits * count,))
+    return product_launches(kernel, product, splits, request)

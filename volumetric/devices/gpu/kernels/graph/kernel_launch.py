@@ -13,6 +13,7 @@ from volumetric.base.errors import UnsupportedError
 from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.devices.gpu.kernels.dispatch import Caps, Constant, Dispatch, WorkgroupGrid, ceil_div
 from volumetric.devices.gpu.kernels.row_predicate import NONE, PARTS
+from volumetric.graph.ops import ProductType
 
 WORKGROUP = 256
 
@@ -47,6 +48,7 @@ class LoweringRequest:
     ----------
     integers : which inputs are int32
     read_outputs : which outputs are read; empty: all
+    products : see `Graph.products`
     """
 
     op: str
@@ -56,6 +58,7 @@ class LoweringRequest:
     integers: tuple[bool, ...] = ()
     read_outputs: tuple[bool, ...] = ()
     caps: Caps = field(default_factory=Caps)
+    products: ProductType = "float32"
 
     def size(self, index: int = 0) -> int:
         """Elements of an input."""

@@ -3,11 +3,10 @@
 // the barriers around their use.
 alias Halves4 = vec2<u32>;
 
-struct Left { at: u32, stride: u32 }
+// `turned`: rows of the tile are k.
+struct Left { at: u32, stride: u32, turned: bool }
 
-struct Right { at: u32, stride: u32 }
-
-struct RightRows { at: u32, stride: u32 }
+struct Right { at: u32, stride: u32, turned: bool }
 
 const EACH: u32 = 256u / LANES;
 
@@ -17,42 +16,36 @@ fn halves(v: vec4<f32>) -> Halves4 { return vec2<u32>(pack2x16float(v.xy), pack2
 
 fn halves_of_bits(bits: vec2<u32>) -> Halves4 { return bits; }
 
-fn load_left(at: u32, stride: u32) -> Left { return Left(at, stride); }
+fn load_left(at: u32, stride: u32) -> Left { return Left(at, stride, false); }
 
-fn load_right(at: u32, stride: u32) -> Right { return Right(at, stride); }
+fn load_right(at: u32, stride: u32) -> Right { return Right(at, stride, false); }
 
-fn load_right_rows(at: u32, stride: u32) -> RightRows { return RightRows(at, stride); }
+fn load_left_turned(at: u32, stride: u32) -> Left { return Left(at, stride, true); }
+
+fn load_right_turned(at: u32, stride: u32) -> Right { return Right(at, stride, true); }
 
 fn numbers(v: Halves4) -> vec4<f32> { return vec4<f32>(unpack2x16float(v.x), unpack2x16float(v.y)); }
 
-fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums {
-    var more = sums;
-    let row = left.at + lane * EACH / 16u * left.stride;
-    for (var k = 0u; k < 4u; k++) {
-        let a = numbers(tile[row + k]);
-        for (var e = 0u; e < EACH; e++) {
-            more[e] += dot(a, numbers(tile[right.at + (lane * EACH % 16u + e) * right.stride + k]));
-        }
-    }
-    return more;
+// Elements 4 k … 4 k + 3 of row, or column, `which` of a side.
+fn four(at: u32, stride: u32, turned: bool, which: u32, k: u32) -> vec4<f32> {
+    if (!turned) { return numbers(tile[at + which * stride + k]); }
+    let first = at + 4u * k * stride + which / 4u;
+    return vec4<f32>(
+        number(first, which),
+        number(first + stride, which),
+        number(first + 2u * stride, which),
+        number(first + 3u * stride, which),
+    );
 }
 
-fn multiply_add_rows(left: Left, right: RightRows, sums: Sums, lane: u32) -> Sums {
+fn number(i: u32, e: u32) -> f32 { return unpack2x16float(tile[i][e / 2u % 2u] >> (16u * (e % 2u))).x; }
+
+fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums {
     var more = sums;
-    let row = left.at + lane * EACH / 16u * left.stride;
-    let column = right.at + lane * EACH % 16u / 4u;
     for (var k = 0u; k < 4u; k++) {
-        let a = numbers(tile[row + k]);
-        let source = column + 4u * k * right.stride;
-        for (var e = 0u; e < EACH / 4u; e++) {
-            var v = a.x * numbers(tile[source + e]);
-            v += a.y * numbers(tile[source + right.stride + e]);
-            v += a.z * numbers(tile[source + 2u * right.stride + e]);
-            v += a.w * numbers(tile[source + 3u * right.stride + e]);
-            more[4u * e] += v.x;
-            more[4u * e + 1u] += v.y;
-            more[4u * e + 2u] += v.z;
-            more[4u * e + 3u] += v.w;
+        let a = four(left.at, left.stride, left.turned, lane * EACH / 16u, k);
+        for (var e = 0u; e < EACH; e++) {
+            more[e] += dot(a, four(right.at, right.stride, right.turned, lane * EACH % 16u + e, k));
         }
     }
     return more;

@@ -4,7 +4,6 @@
 alias Halves4 = vec4<f16>;
 alias Left = coop_mat16x16<f16, A>;
 alias Right = coop_mat16x16<f16, B>;
-alias RightRows = Right;
 alias Sums = coop_mat16x16<f32, C>;
 
 fn halves(v: vec4<f32>) -> Halves4 { return vec4<f16>(v); }
@@ -19,13 +18,11 @@ fn load_left(at: u32, stride: u32) -> Left { return coopLoadT<Left>(&tile[at], s
 
 fn load_right(at: u32, stride: u32) -> Right { return coopLoad<Right>(&tile[at], stride); }
 
-fn load_right_rows(at: u32, stride: u32) -> RightRows { return coopLoadT<Right>(&tile[at], stride); }
+fn load_left_turned(at: u32, stride: u32) -> Left { return coopLoad<Left>(&tile[at], stride); }
+
+fn load_right_turned(at: u32, stride: u32) -> Right { return coopLoadT<Right>(&tile[at], stride); }
 
 fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums { return coopMultiplyAdd(left, right, sums); }
-
-fn multiply_add_rows(left: Left, right: RightRows, sums: Sums, lane: u32) -> Sums {
-    return coopMultiplyAdd(left, right, sums);
-}
 
 fn store_sums(sums: Sums, at: u32, stride: u32, lane: u32) {
     coopStoreT(sums, &staged[at], stride);

@@ -3,7 +3,6 @@
 alias Halves4 = vec4<f16>;
 alias Left = subgroup_matrix_left<f16, 16, 16>;
 alias Right = subgroup_matrix_right<f16, 16, 16>;
-alias RightRows = Right;
 alias Sums = subgroup_matrix_result<f32, 16, 16>;
 
 fn halves(v: vec4<f32>) -> Halves4 { return vec4<f16>(v); }
@@ -15,14 +14,12 @@ fn load_left(at: u32, stride: u32) -> Left { return subgroupMatrixLoad<Left, row
 
 fn load_right(at: u32, stride: u32) -> Right { return subgroupMatrixLoad<Right, col_major>(&tile, at, stride); }
 
-// Of a side that lies k first, with its columns in a row.
-fn load_right_rows(at: u32, stride: u32) -> RightRows { return subgroupMatrixLoad<Right, row_major>(&tile, at, stride); }
+// The same where rows of `tile` are k.
+fn load_left_turned(at: u32, stride: u32) -> Left { return subgroupMatrixLoad<Left, col_major>(&tile, at, stride); }
+
+fn load_right_turned(at: u32, stride: u32) -> Right { return subgroupMatrixLoad<Right, row_major>(&tile, at, stride); }
 
 fn multiply_add(left: Left, right: Right, sums: Sums, lane: u32) -> Sums {
-    return subgroupMatrixMultiplyAccumulate(left, right, sums);
-}
-
-fn multiply_add_rows(left: Left, right: RightRows, sums: Sums, lane: u32) -> Sums {
     return subgroupMatrixMultiplyAccumulate(left, right, sums);
 }
 
