@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ class Transcript:
     ----------
     cached : number of cached tokens of the prompt
     prompt_seconds : time to compute the prompt
+    end_ids : tokens that end the text
     likelihoods, likeliest : ``log p`` of the job's targets, and of the most likely tokens at their positions, as far as
         they are computed
     drafted, accepted : tokens that a draft proposed, and those that were accepted
@@ -51,7 +52,7 @@ class Transcript:
         self.reason: FinishReason | None = None
         # The last token drawn needs no position in the context: it is not fed again.
         self._limit = min(params.max_tokens, model.room_after(len(self.prompt)) + 1)
-        self._end_ids = params.end_ids(model.eos_ids)
+        self.end_ids = params.end_ids(model.eos_ids)
         self._device_bytes = model.device_bytes
         self._stops = StopMatcher(params.stop, shown=params.include_stop) if params.stop else None
         self._tokens: list[int] = []
@@ -78,6 +79,24 @@ class Transcript:
         return self._limit - len(self._tokens)
 
     @property
+    def drawn(self) -> int:
+        """Number of tokens drawn."""
+        return len(self._tokens)
+
+    @property
+    def texts_by_id(self) -> Mapping[int, str] | None:
+        """Texts of tokens behind others, as far as they are known.
+
+        None if a token's text depends on more than its id, as with stop texts, or if there is no tokenizer.
+        """
+        return None if self._stops is not None or self.decoder is None else self.decoder.texts_by_id
+
+    @property
+    def whole(self) -> bool:
+        """Whether no text is held back, so that the next one may come from `texts_by_id`."""
+        return self.decoder is not None and self.decoder.whole
+
+    @property
     def last_token(self) -> int:
         """The token drawn last; raises IndexError before the first one."""
         return self._tokens[-1]
@@ -88,6 +107,17 @@ class Transcript:
             self._seconds += seconds
         else:
             self._first_seconds += seconds
+
+    def take_text(self, token: int, text: str, seconds: float) -> None:
+        """Append a token that is not the last, with its text from `texts_by_id`, which came after so many seconds."""
+        self._tokens.append(token)
+        self._texts.append(text)
+        self._seconds += seconds
+
+    def align_decoder(self) -> None:
+        """Let the decoder go on behind the tokens of `take_text`."""
+        if self.decoder is not None:
+            self.decoder.follow(self._tokens[-1])
 
     def take(self, draw: Draw) -> TokenEvent:
         """Append a token, and return its event, which has the finish reason if the token is the last."""
@@ -101,7 +131,7 @@ class Transcript:
         """Append a token without log-probabilities, see `take`."""
         tokens = self._tokens
         tokens.append(token)
-        ended = token in self._end_ids
+        ended = token in self.end_ids
         shown = "" if ended or self.decoder is None else self.decoder.push(token)
         stopped = False
         if self._stops is not None:

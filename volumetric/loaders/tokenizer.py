@@ -365,8 +365,7 @@ class StreamDecoder:
         if token_id in self._shown:
             return self.flush() + self._tokenizer.decode([token_id], skip_special_tokens=False)
         known = None
-        whole = self._emitted == len(self._ids) == 1  # nothing is held back, and what precedes is whole
-        if whole and (texts := self._tokenizer.texts_by_id) is not None:
+        if self.whole and (texts := self._tokenizer.texts_by_id) is not None:
             known = texts[not self._skip]
             if (text := known.get(token_id)) is not None:
                 self._ids = [token_id]
@@ -383,6 +382,21 @@ class StreamDecoder:
         self._ids = self._ids[self._emitted :]
         self._emitted = len(self._ids)
         return text
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is held back, and what precedes is whole."""
+        return self._emitted == len(self._ids) == 1
+
+    @property
+    def texts_by_id(self) -> Mapping[int, str] | None:
+        """Texts of ids that `push` returns while `whole`, as far as they are known; None if they differ."""
+        texts = None if self._shown else self._tokenizer.texts_by_id
+        return None if texts is None else texts[not self._skip]
+
+    def follow(self, token_id: int) -> None:
+        """Go on behind an id whose text came from `texts_by_id`."""
+        self._ids, self._emitted = [token_id], 1
 
     def flush(self) -> str:
         """Return the text held back, with U+FFFD for incomplete characters, and reset."""

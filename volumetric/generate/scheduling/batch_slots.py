@@ -9,6 +9,7 @@ import numpy as np
 
 from volumetric.base.errors import DeviceError
 from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget
+from volumetric.generate.scheduling.growing_states import GrowingStates
 from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
 from volumetric.generate.scheduling.prefill_budget import ENOUGH, PrefillBudget
 from volumetric.generate.scheduling.prefix_cache import PrefixCache, common_length
@@ -48,6 +49,7 @@ class BatchSlots:
         self._resting: list[GenerationSequence] = []
         """Generations without a slot whose states are kept, the longest suspended first."""
         self.all: list[GenerationSequence] = []
+        self._growing: GrowingStates | None = None  # while all decode in the device's loop
 
     def __len__(self) -> int:
         """Number of slots in use, including those of followers that wait for their prompt."""
@@ -149,15 +151,18 @@ class BatchSlots:
             state.reset()
             self._spare.append((sequence.ticket.job.adapter, state))
 
-    def share(self, looping: Sequence[GenerationSequence] = ()) -> list[tuple[GenerationSequence, int]]:
+    def share(self, looping: Sequence[GenerationSequence] = ()) -> Sequence[tuple[GenerationSequence, int]]:
         """Return the generations of the next call, and their rows: all that decode, and the first prompts.
 
         Parameters
         ----------
-        looping : generations that are known to decode
+        looping : generations that are known to decode; the same object as long as they do
         """
-        if self.all == list(looping):
-            return [(sequence, 1) for sequence in self.all]
+        if looping and self.all == list(looping):
+            if self._growing is None or self._growing.sequences is not looping:
+                self._growing = GrowingStates(looping, self._room)
+            return self._growing.rows
+        self._growing = None
         prompts = sorted([sequence for sequence in self.all if not sequence.decoding], key=_turn)
         if not prompts:
             return [(sequence, 1) for sequence in self.all]
@@ -191,11 +196,10 @@ class BatchSlots:
 
     def fit(self, taking: Sequence[tuple[GenerationSequence, int]]) -> Iterator[GenerationSequence]:
         """Free memory for the rows of a call; yield the generations that lose their slots, the youngest first."""
-        limit = self._room.limit
+        need, limit = self._need(taking), self._room.limit
         if limit is None:
             return
-        rows = {id(sequence): count for sequence, count in taking}
-        while (need := sum([self._bytes_of(sequence, rows.get(id(sequence), 0)) for sequence in self.all])) > limit:
+        while need > limit:
             if len(self.all) < 2:  # never larger than the scheduler's limit for a job
                 break
             youngest = max(self.all, key=lambda sequence: sequence.order)
@@ -204,10 +208,19 @@ class BatchSlots:
             youngest.forget()
             youngest.rest()
             yield youngest
+            need = self._need(taking)
         while self._resting and need + self._resting_bytes() > limit:
             self._resting.pop(0).forget()
         if self._prefixes is not None:
             self._prefixes.shrink(limit - need - self._resting_bytes())
+
+    def _need(self, taking: Sequence[tuple[GenerationSequence, int]]) -> int:
+        """Return the memory of all generations with a slot, with their rows of a call."""
+        if self._growing is not None and self._growing.rows is taking:
+            return self._growing.grow()
+        self._growing = None
+        rows = {id(sequence): count for sequence, count in taking}
+        return sum([self._bytes_of(sequence, rows.get(id(sequence), 0)) for sequence in self.all])
 
     def holds_guesses(self) -> bool:
         """Whether there is memory for the draft rows, and for copies of states that cannot be truncated."""
@@ -251,7 +264,11 @@ class BatchSlots:
 
     def measure(self, stats: SchedulerStats) -> None:
         """Update the memory statistics."""
-        stats.state_bytes = sum([self._bytes_of(sequence, 0) for sequence in self.all]) + self._resting_bytes()
+        growing = self._growing
+        if growing is not None and self.all == list(growing.sequences):
+            stats.state_bytes = growing.nbytes + self._resting_bytes()
+        else:
+            stats.state_bytes = sum([self._bytes_of(sequence, 0) for sequence in self.all]) + self._resting_bytes()
         if self._prefixes is not None:
             stats.prefix_bytes, stats.prefix_entries = self._prefixes.nbytes, len(self._prefixes)
             stats.prefix_evictions = self._prefixes.evictions
