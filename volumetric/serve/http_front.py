@@ -246,10 +246,32 @@ class _LinkWriter:
         """Write a part."""
         self._link.send(LinkMessage.BODY, self._number, data)
 
+    def text_writer(self, head: bytes, tail: bytes) -> _LinkTexts:
+        """Return a writer of parts that differ in a text alone, between constant bytes."""
+        return _LinkTexts(self, self._link, self._link.send_frame(self._number, head, tail))
+
     def resume(self) -> None:
         """Go on, unless there is another reason not to."""
         if self.on_resume is not None and not self.paused:
             self.on_resume()
+
+
+class _LinkTexts:
+    """Writes parts that differ in a text alone; see `volumetric.serve.engine.TextWriter`."""
+
+    def __init__(self, writer: _LinkWriter, link: HttpLink, frame: int) -> None:
+        self._writer = writer
+        self._link = link
+        self._frame = frame
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing should be written, for the client or the worker does not read."""
+        return self._writer.stopped or self._link.paused
+
+    def write_text(self, text: bytes) -> None:
+        """Write a text: the worker has what encloses it."""
+        self._link.send_text(self._frame, text)
 
 
 class _RelayedRequest:

@@ -19,11 +19,21 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 
 from volumetric.serve.descriptors import allowed_connections
-from volumetric.serve.http_link import HttpLink, LinkMessage, comes_by_itself, packed, unpacked
+from volumetric.serve.http_link import (
+    HttpLink,
+    LinkMessage,
+    comes_by_itself,
+    packed,
+    unpacked,
+    unpacked_frame,
+    unpacked_texts,
+)
 from volumetric.serve.protocol import ChunkWriter, HttpProtocol, http_config
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
+
+    from volumetric.serve.engine import TextWriter
 
 _SCOPE: Final = (
     "type",
@@ -52,6 +62,7 @@ class _Relay:
         self.server: _WorkerServer | None = None
         self._numbers = itertools.count(1)
         self._requests: dict[int, _RelayedResponse] = {}
+        self._frames: dict[int, _Frame] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Relay a request."""
@@ -63,14 +74,31 @@ class _Relay:
             await response.relay(send, pull=comes_by_itself(scope))
         finally:
             del self._requests[number]
+            for frame in response.frames:
+                del self._frames[frame]
 
     def receive(self, kind: int, number: int, content: bytes) -> None:
         """Take a message of the server."""
+        if kind == LinkMessage.TEXTS:
+            self._write_texts(content)
+            return
         response = self._requests.get(number)
-        if response is not None:
+        if response is not None and kind == LinkMessage.FRAME:
+            frame, head, tail = unpacked_frame(content)
+            self._frames[frame] = _Frame(response, head, tail)
+            response.frames.append(frame)
+        elif response is not None:
             response.take(kind, content)
         elif kind == LinkMessage.STOP and self.server is not None:
             self.server.should_exit = True
+
+    def _write_texts(self, content: bytes) -> None:
+        """Write the next text of several responses; those of clients that have left are dropped."""
+        frames = self._frames
+        for number, text in unpacked_texts(content):
+            frame = frames.get(number)
+            if frame is not None:
+                frame.response.take_text(frame, text)
 
     def lost(self) -> None:
         """End: the server has closed the link, or it has ended."""
@@ -78,8 +106,22 @@ class _Relay:
             self.server.should_exit = self.server.force_exit = True
 
 
+class _Frame:
+    """What encloses a text of a response, for each further token."""
+
+    def __init__(self, response: _RelayedResponse, head: bytes, tail: bytes) -> None:
+        self.response = response
+        self.head, self.tail = head, tail
+        self.texts: TextWriter | None = None  # once the response has started
+
+
 class _RelayedResponse:
-    """A request whose response comes through the link."""
+    """A request whose response comes through the link.
+
+    Attributes
+    ----------
+    frames : numbers of its frames
+    """
 
     def __init__(self, link: HttpLink, number: int, writer: ChunkWriter, receive: Receive) -> None:
         self._link = link
@@ -88,6 +130,7 @@ class _RelayedResponse:
         self._receive = receive
         self._came: deque[tuple[int, bytes]] = deque()
         self._wake = asyncio.Event()
+        self.frames: list[int] = []
         self._direct = False  # the response has started, and no message waits
         self._told = False  # PAUSE was sent
         self._pulling: asyncio.Task[None] | None = None
@@ -103,6 +146,17 @@ class _RelayedResponse:
             self._direct = False
             self._came.append((kind, content))
             self._wake.set()
+
+    def take_text(self, frame: _Frame, text: bytes) -> None:
+        """Take the text of a token."""
+        if not self._direct:
+            self.take(LinkMessage.BODY, frame.head + text + frame.tail)
+            return
+        if frame.texts is None:
+            frame.texts = self._writer.text_writer(frame.head, frame.tail)
+        frame.texts.write_text(text)
+        if self._writer.paused != self._told:
+            self._tell()
 
     async def relay(self, send: Send, *, pull: bool) -> None:
         """Send the response, until it has ended or is aborted; with `pull`, pass on the first part of the body."""
