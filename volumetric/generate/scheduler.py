@@ -82,7 +82,7 @@ class Scheduler:
         self._clock = clock
         self._room = StateBudget(model.executable.memory, self.limits.state_bytes)
         self._rounds = DeviceCalls(model.executable)
-        self._slots = BatchSlots(model.executable, self.limits, self._room, self._rounds.stop)
+        self._slots = BatchSlots(model.executable, self.limits, self._room, self._rounds.stop, self._rounds.sync)
         self._lock = threading.Condition()
         model.require_generator()
         self._drafts, self._prices = draft is not None, DraftCosts()
@@ -219,6 +219,7 @@ class Scheduler:
         drafts = not prompts and (self._drafts or any([one.ticket.job.drafter is not None for one in sequences]))
         try:
             if drafts:
+                self._rounds.sync()
                 self._guesses.guess(sequences, self._slots.holds_guesses)
                 drafted, accepted = guessed_by(sequences)
             outcomes = self._rounds.run(taking, self._slots.follow)

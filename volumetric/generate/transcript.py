@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ class Transcript:
         they are computed
     drafted, accepted : tokens that a draft proposed, and those that were accepted
     reason : finish reason; None while it runs
+    before_read : called before `generation` and `stats` are made, while another object has tokens that are not yet here
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Transcript:
         self.likeliest: list[TopLogprobs] = []
         self.drafted = self.accepted = 0
         self.reason: FinishReason | None = None
+        self.before_read: Callable[[], None] | None = None
         # The last token drawn needs no position in the context: it is not fed again.
         self._limit = min(params.max_tokens, model.room_after(len(self.prompt)) + 1)
         self.end_ids = params.end_ids(model.eos_ids)
@@ -108,14 +110,14 @@ class Transcript:
         else:
             self._first_seconds += seconds
 
-    def take_text(self, token: int, text: str, seconds: float) -> None:
-        """Append a token that is not the last, with its text from `texts_by_id`, which came after so many seconds."""
-        self._tokens.append(token)
-        self._texts.append(text)
+    def take_texts(self, tokens: Sequence[int], texts: Sequence[str], seconds: float) -> None:
+        """Append tokens before the last, with their texts from `texts_by_id`, which took so many seconds together."""
+        self._tokens += tokens
+        self._texts += texts
         self._seconds += seconds
 
     def align_decoder(self) -> None:
-        """Let the decoder go on behind the tokens of `take_text`."""
+        """Let the decoder go on behind the tokens of `take_texts`."""
         if self.decoder is not None:
             self.decoder.follow(self._tokens[-1])
 
@@ -145,7 +147,7 @@ class Transcript:
         self._texts.append(shown)
         event = TokenEvent(index=len(tokens) - 1, token_id=token, text=shown)
         if self.reason is not None:
-            event.finish_reason, event.stats = self.reason, self.stats
+            event.finish_reason, event.stats = self.reason, self._stats()
         if self.likelihoods and len(tokens) == 1:
             event.likelihoods, event.likeliest = tuple(self.likelihoods), tuple(self.likeliest)
         return event
@@ -176,12 +178,14 @@ class Transcript:
     @property
     def generation(self) -> Generation:
         """The generation so far; its finish reason is ``cancelled`` until it has ended."""
+        if self.before_read is not None:
+            self.before_read()
         with_logprobs = self.params.logprobs is not None
         return Generation(
             text="".join(self._texts),
             token_ids=tuple(self._tokens),
             finish_reason=self.reason or "cancelled",
-            stats=self.stats,
+            stats=self._stats(),
             seed=None if self.params.temperature == 0.0 else self.sampler.seed,
             logprobs=tuple([logprob for logprob, _ in self._logprobs]) if with_logprobs else None,
             top_logprobs=tuple([tops for _, tops in self._logprobs]) if with_logprobs else None,
@@ -192,6 +196,11 @@ class Transcript:
     @property
     def stats(self) -> GenerationStats:
         """Counts and times so far, or at the end."""
+        if self.before_read is not None:
+            self.before_read()
+        return self._stats()
+
+    def _stats(self) -> GenerationStats:
         if self._final is not None:
             return self._final
         stats = GenerationStats(

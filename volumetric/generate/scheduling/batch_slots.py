@@ -36,13 +36,22 @@ class BatchSlots:
     limits : number of slots, and limits of a call
     room : memory of states
     settle : truncates states to the returned tokens; called before a state is read
+    sync : writes the tokens so far into the sequences; called before they are counted
     """
 
-    def __init__(self, executable: Executable, limits: Limits, room: StateBudget, settle: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        executable: Executable,
+        limits: Limits,
+        room: StateBudget,
+        settle: Callable[[], None],
+        sync: Callable[[], None],
+    ) -> None:
         self._executable = executable
         self._limits = limits
         self._room = room
         self._settle = settle
+        self._sync = sync
         self._pace = PrefillBudget(limits.max_stall)
         self._prefixes = PrefixCache(limits.prefix_bytes, room.bytes_kept) if limits.prefix_bytes else None
         self._spare: list[tuple[str, State]] = []  # with their adapters
@@ -70,6 +79,7 @@ class BatchSlots:
         limit = self._room.limit
         if limit is None or len(without) == len(self.all):
             return True
+        self._sync()
         ahead = min(sequence.transcript.tokens_left, self._limits.ahead)
         need = self._bytes() - sum(self._bytes_of(one, 0) for one in without)
         need += sequence.texts * self._room.bytes_of(len(sequence.ids) + ahead)

@@ -83,6 +83,11 @@ class DeviceCalls:
         """The sequences that decode in the device's loop; none if it does not run."""
         return self._together if self._loop is not None else ()
 
+    def sync(self) -> None:
+        """Write the tokens of the device's loop into the sequences and transcripts; `stop` does so, too."""
+        if self._texts is not None:
+            self._texts.sync()
+
     def stop(self) -> None:
         """End the device's loop: each state then contains exactly the tokens fed."""
         loop, self._loop, self._together = self._loop, None, ()
@@ -94,9 +99,9 @@ class DeviceCalls:
 
     def _begin(self, together: tuple[GenerationSequence, ...]) -> bool:
         """Start a loop in which the device chooses the tokens of the sequences, if it can."""
+        self.stop()
         states, last = [sequence.state for sequence in together], [sequence.ids[-1] for sequence in together]
         if all(sequence.likeliest for sequence in together):
-            self.stop()
             self._together, self._loop = together, self._executable.greedy(states, last)
             return True
         if self._drawing is None or not all(sequence.drawable for sequence in together):
@@ -104,7 +109,6 @@ class DeviceCalls:
         choosers = [sequence.transcript.sampler.chooser for sequence in together]
         if not self._drawing.can_sample(choosers):
             return False
-        self.stop()
         self._together, self._loop = together, self._drawing.sample_loop(states, last, choosers)
         return True
 

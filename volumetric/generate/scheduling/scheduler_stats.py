@@ -167,13 +167,10 @@ class StepTokens:
 
     def add_batch(self, batch: TokenBatch) -> None:
         """Count the tokens of a batch, none of which is a first one."""
-        now, between = self._now, self._between
         for adapter, count in batch.adapters.items():
             self._tokens[adapter] = self._tokens.get(adapter, 0) + count
-        for sequence in batch.sequences:
-            since = now - sequence.last
-            between[since] = between.get(since, 0) + 1
-            sequence.last = now
+        for since, count in batch.source.times_since(batch.sequences, self._now).items():
+            self._between[since] = self._between.get(since, 0) + count
 
     def add_to(self, stats: SchedulerStats) -> None:
         """Add the counts to the statistics."""

@@ -6,10 +6,11 @@ nothing. `LoopedTexts` takes such tokens with a few operations on lists, and pas
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from volumetric.base.errors import GenerationError
 from volumetric.generate.scheduling.jobs import JobEvent
@@ -18,6 +19,9 @@ from volumetric.generate.token_events import TokenEvent
 if TYPE_CHECKING:
     from volumetric.generate.scheduling.generation_sequence import GenerationSequence
 
+_MOST_KEPT: Final = 256
+"""Steps after which tokens are written into the sequences at the latest."""
+
 
 @dataclass(slots=True, eq=False)
 class TokenBatch:
@@ -25,14 +29,16 @@ class TokenBatch:
 
     Attributes
     ----------
-    sequences : the texts; the same tuple as long as the same ones decode together
+    source : the texts that decode together
+    sequences : those of the batch; the same tuple as long as the same ones decode together
     tokens : id of each one's token
     texts : the text that became certain with each token, "" if a character is incomplete
     adapters : number of the texts of each adapter
-    starts : number of tokens of each text before those of `sequences` together
-    step : number of this batch among theirs, from 0
+    starts : number of tokens of each text before the first batch of `source`
+    step : number of this batch among those of `source`, from 0
     """
 
+    source: LoopedTexts
     sequences: tuple[GenerationSequence, ...]
     tokens: Sequence[int]
     texts: Sequence[str]
@@ -90,6 +96,9 @@ class StepEvents:
 class LoopedTexts:
     """Texts that decode together in a device's loop, and take their tokens together.
 
+    Tokens are passed on at once, and written into the sequences and transcripts later, many at a time: `sync` does so.
+    A step otherwise reads and writes a dozen objects of each text, which other work has driven out of the caches.
+
     Parameters
     ----------
     sequences : the texts, each with a token at least
@@ -98,49 +107,67 @@ class LoopedTexts:
     def __init__(self, sequences: tuple[GenerationSequence, ...]) -> None:
         self.sequences = sequences
         transcripts = [sequence.transcript for sequence in sequences]
-        self._rows = [(sequence, sequence.ids.append, sequence.transcript) for sequence in sequences]
+        self._lock = threading.RLock()  # another thread may read a transcript
         self._adapters = Counter(sequence.ticket.job.adapter for sequence in sequences)
         self._starts = [one.drawn for one in transcripts]
-        self._step = -1
-        self._left = min(one.tokens_left for one in transcripts)
+        self._left = [one.tokens_left for one in transcripts]
+        self._shortest = min(self._left)
         self._ends = frozenset[int]().union(*(one.end_ids for one in transcripts))
         tables = [one.texts_by_id for one in transcripts]
         self._table = next((table for table in tables if table is not None), {})
         # Texts with stop texts, or whose tokenizer decodes a token by those before, take each token by themselves.
         self._alone = frozenset(i for i, table in enumerate(tables) if table is not self._table)
         self._odd = {i for i, one in enumerate(transcripts) if i in self._alone or not one.whole}
+        # The owner of a session may read its tokens at any time, and so may the reader of a single stream.
+        self._live = [i for i, one in enumerate(sequences) if one.ticket.job.session_state is not None]
+        self._live = [0] if len(sequences) == 1 else self._live
+        self._last: float | None = None  # time of the last step
+        self._step = 0
+        self._kept = 0  # the step of the first row of the lists below
+        self._tokens: list[Sequence[int]] = []
+        self._texts: list[list[str | None]] = []
+        self._seconds: list[float] = []
+        self._written = [0] * len(sequences)  # steps of each that are written
+        for one in transcripts:
+            one.before_read = self.sync
 
     def take(self, tokens: Sequence[int], seconds: float) -> StepOutcomes:
         """Append a token to each text, which came after so many seconds."""
         texts: list[str | None] = list(map(self._table.get, tokens))
-        odd = self._odd
-        self._left -= 1
-        self._step += 1
-        if self._left <= 0 or None in texts or not self._ends.isdisjoint(tokens):
+        odd, step = self._odd, self._step
+        if self._shortest <= step + 1 or None in texts or not self._ends.isdisjoint(tokens):
             odd = odd | {
                 i
-                for i, (token, text) in enumerate(zip(tokens, texts, strict=True))
-                if text is None or token in self._ends or self.sequences[i].transcript.tokens_left <= 1
+                for i, (token, text, left) in enumerate(zip(tokens, texts, self._left, strict=True))
+                if text is None or token in self._ends or left <= step + 1
             }
-        for number, ((sequence, append, transcript), token) in enumerate(zip(self._rows, tokens, strict=True)):
-            sequence.fed += 1
-            append(token)
-            if number not in odd:
-                transcript.take_text(token, texts[number], seconds)
-        single = [*self._singly(odd, tokens, texts, seconds)] if odd else []
-        return StepOutcomes(single, self._batch(tokens, texts, single))
+        with self._lock:
+            single = [*self._singly(odd, tokens, texts, seconds)] if odd else []
+            self._tokens.append(tokens)
+            self._texts.append(texts)
+            self._seconds.append(seconds)
+            self._step += 1
+            for number in self._live:
+                self._write(number)
+            if len(self._tokens) >= _MOST_KEPT:
+                self.sync()
+        return StepOutcomes(single, self._batch(tokens, texts, single, step))
 
     def _singly(
         self, odd: set[int], tokens: Sequence[int], texts: list[str | None], seconds: float
     ) -> Iterator[tuple[GenerationSequence, TokenEvent | GenerationError]]:
         """Take the tokens of some texts one by one; fill in the texts, and yield the events that say more than that."""
         for number in sorted(odd):
+            self._write(number)
+            self._written[number] += 1
             sequence = self.sequences[number]
-            transcript = sequence.transcript
+            transcript, token = sequence.transcript, tokens[number]
             if number not in self._odd:
                 transcript.align_decoder()
+            sequence.fed += 1
+            sequence.ids.append(token)
             transcript.count_time(seconds)
-            event = transcript.take_token(tokens[number])
+            event = transcript.take_token(token)
             texts[number] = event.text
             if event.finish_reason is not None:
                 texts[number] = None
@@ -153,20 +180,54 @@ class LoopedTexts:
         tokens: Sequence[int],
         texts: list[str | None],
         ended: Sequence[tuple[GenerationSequence, object]],
+        step: int,
     ) -> TokenBatch | None:
         if not ended:
-            known: list[str] = texts  # pyright: ignore[reportAssignmentType]
-            return TokenBatch(self.sequences, tokens, known, self._adapters, self._starts, self._step)
+            shown: Sequence[str] = texts  # pyright: ignore[reportAssignmentType]
+            return TokenBatch(self, self.sequences, tokens, shown, self._adapters, self._starts, step)
         rows = zip(self.sequences, tokens, texts, self._starts, strict=True)
         rest = [(sequence, token, text, start) for sequence, token, text, start in rows if text is not None]
         if not rest:
             return None
         sequences, ids, shown, starts = zip(*rest, strict=True)
         adapters = Counter(sequence.ticket.job.adapter for sequence in sequences)
-        return TokenBatch(sequences, ids, shown, adapters, starts, self._step)
+        return TokenBatch(self, sequences, ids, shown, adapters, starts, step)
+
+    def times_since(self, sequences: Sequence[GenerationSequence], now: float) -> Mapping[float, int]:
+        """Return the seconds since the last tokens of some of the texts, with numbers of texts; `now` is the next."""
+        last, self._last = self._last, now
+        if last is not None:
+            return {now - last: len(sequences)}
+        return Counter(now - sequence.last for sequence in sequences)
+
+    def sync(self) -> None:
+        """Write all tokens so far into the sequences and transcripts."""
+        with self._lock:
+            for number in range(len(self.sequences)):
+                self._write(number)
+            self._kept = self._step
+            for rows in (self._tokens, self._texts, self._seconds):
+                rows.clear()
+
+    def _write(self, number: int) -> None:
+        """Write the tokens of a text."""
+        sequence, first = self.sequences[number], self._written[number] - self._kept
+        if self._last is not None:
+            sequence.last = self._last
+        if first == len(self._tokens):
+            return
+        tokens = [row[number] for row in self._tokens[first:]]
+        sequence.fed += len(tokens)
+        sequence.ids += tokens
+        # None of these texts is None: its token would have been taken by itself.
+        texts: list[Any] = [row[number] for row in self._texts[first:]]
+        sequence.transcript.take_texts(tokens, texts, sum(self._seconds[first:]))
+        self._written[number] += len(tokens)
 
     def close(self) -> None:
         """Let each text go on by itself."""
+        self.sync()
         for number, sequence in enumerate(self.sequences):
+            sequence.transcript.before_read = None
             if number not in self._odd:
                 sequence.transcript.align_decoder()
