@@ -92,6 +92,19 @@ class Tokenizer:
             self._make = None  # frees its data, such as all tokens as text
             return built
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pass the library's object to another process."""
+        return _passed_on, (
+            self.backend,
+            {
+                "special_tokens": self.special_tokens,
+                "special_ids": self._special_ids,
+                "add_bos": self._add_bos,
+                "max_length": self.max_length,
+                "where": self._where,
+            },
+        )
+
     def prepare(self) -> None:
         """Build the library's tokenizer now; errors are raised at the first use, since models run without text."""
         with suppress(CheckpointError):
@@ -317,6 +330,10 @@ def are_independent(decoders: Sequence[Mapping[str, Any]]) -> bool:
             return False
         fused = fused or kind == "Fuse"
     return True
+
+
+def _passed_on(backend: tokenizers.Tokenizer, options: Mapping[str, Any]) -> Tokenizer:
+    return Tokenizer(lambda: backend, **options)
 
 
 def check_halves(text: str) -> None:

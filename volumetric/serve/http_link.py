@@ -36,6 +36,8 @@ class LinkMessage(IntEnum):
     """The client does not read."""
     RESUME = 6
     """The client reads again."""
+    PREPARED = 16
+    """The whole body, in place of LAST; the content is a `volumetric.serve.prepared_requests.PreparedRequest`."""
     # To the worker
     PULL = 7
     """The next part of the body is wanted, or the news that the client has disconnected."""
@@ -51,6 +53,8 @@ class LinkMessage(IntEnum):
     """Accept no more connections, and end after the current responses."""
     FRAME = 13
     """What encloses a text of the response for each further token; see `HttpLink.send_frame`."""
+    MODELS = 15
+    """What requests are prepared with; the content is of `volumetric.serve.prepared_requests.packed_models`."""
     TEXTS = 14
     """The next text of several frames, of any requests; see `HttpLink.send_text`."""
 

@@ -28,12 +28,14 @@ from volumetric.serve.http_link import (
     unpacked_frame,
     unpacked_texts,
 )
+from volumetric.serve.middleware import plain_path
 from volumetric.serve.protocol import ChunkWriter, HttpProtocol, http_config
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from volumetric.serve.engine import TextWriter
+    from volumetric.serve.prepared_requests import Preparer
 
 _SCOPE: Final = (
     "type",
@@ -50,6 +52,8 @@ _SCOPE: Final = (
     "headers",
 )
 """Parts of a request's scope that are passed on."""
+SMALL: Final = 2**14
+"""Bytes of a body that is prepared in the event loop; longer ones are prepared in a thread."""
 _ACCEPTED: Final = 64
 """Most connections taken in one turn of the event loop."""
 
@@ -63,12 +67,17 @@ class _Relay:
         self._numbers = itertools.count(1)
         self._requests: dict[int, _RelayedResponse] = {}
         self._frames: dict[int, _Frame] = {}
+        self._learning: set[asyncio.Task[None]] = set()
+        self.preparer: Preparer | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Relay a request."""
         assert self.link is not None
         number = next(self._numbers) % 2**32
-        self._requests[number] = response = _RelayedResponse(self.link, number, scope["state"]["writer"], receive)
+        preparer = self.preparer
+        self._requests[number] = response = _RelayedResponse(
+            self.link, number, scope["state"]["writer"], receive, preparer, plain_path(scope["path"])
+        )
         self.link.send(LinkMessage.REQUEST, number, packed({name: scope[name] for name in _SCOPE}))
         try:
             await response.relay(send, pull=comes_by_itself(scope))
@@ -82,6 +91,11 @@ class _Relay:
         if kind == LinkMessage.TEXTS:
             self._write_texts(content)
             return
+        if kind == LinkMessage.MODELS:
+            task = asyncio.ensure_future(self._learn(content))
+            self._learning.add(task)
+            task.add_done_callback(self._learning.discard)
+            return
         response = self._requests.get(number)
         if response is not None and kind == LinkMessage.FRAME:
             frame, head, tail = unpacked_frame(content)
@@ -91,6 +105,12 @@ class _Relay:
             response.take(kind, content)
         elif kind == LinkMessage.STOP and self.server is not None:
             self.server.should_exit = True
+
+    async def _learn(self, content: bytes) -> None:
+        """Prepare requests from now on."""
+        from volumetric.serve.prepared_requests import Preparer
+
+        self.preparer = await asyncio.to_thread(Preparer, content)
 
     def _write_texts(self, content: bytes) -> None:
         """Write the next text of several responses; those of clients that have left are dropped."""
@@ -123,11 +143,21 @@ class _RelayedResponse:
     frames : numbers of its frames
     """
 
-    def __init__(self, link: HttpLink, number: int, writer: ChunkWriter, receive: Receive) -> None:
+    def __init__(
+        self,
+        link: HttpLink,
+        number: int,
+        writer: ChunkWriter,
+        receive: Receive,
+        preparer: Preparer | None,
+        path: str,
+    ) -> None:
         self._link = link
         self._number = number
         self._writer = writer
         self._receive = receive
+        self._preparer = preparer
+        self._path = path
         self._came: deque[tuple[int, bytes]] = deque()
         self._wake = asyncio.Event()
         self.frames: list[int] = []
@@ -186,9 +216,18 @@ class _RelayedResponse:
         message = await self._receive()
         if message["type"] == "http.disconnect":
             self._link.send(LinkMessage.GONE, self._number)
-        else:
-            kind = LinkMessage.PART if message.get("more_body", False) else LinkMessage.LAST
-            self._link.send(kind, self._number, message.get("body", b""))
+            return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        preparer, self._preparer = self._preparer, None  # only of a body that comes whole
+        if preparer is not None and not more and preparer.takes(self._path, body):
+            if len(body) <= SMALL:
+                content = preparer.prepare(self._path, body)
+            else:
+                content = await asyncio.to_thread(preparer.prepare, self._path, body)
+            if content is not None:
+                self._link.send(LinkMessage.PREPARED, self._number, content)
+                return
+        self._link.send(LinkMessage.PART if more else LinkMessage.LAST, self._number, body)
 
     def _tell(self) -> None:
         """Tell the server whether the client reads, if that has changed."""

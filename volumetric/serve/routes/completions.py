@@ -17,6 +17,7 @@ from volumetric.serve.echo import EchoAnswer
 from volumetric.serve.event_stream import cancel_on_disconnect
 from volumetric.serve.fields.completion_request import CompletionRequest
 from volumetric.serve.fill_in_middle import fill_in_middle_of
+from volumetric.serve.prepared_requests import prompts_of
 from volumetric.serve.problem import problem_of
 from volumetric.serve.respond import check_room, complete, engine_of, jobs_of, quick_jobs
 
@@ -41,10 +42,14 @@ async def completions(request: Request) -> Response:
         encode = partial(filling.prompt, after=body.suffix, limit=context)
     async with cancel_on_disconnect(request.receive):
         try:
-            sources = await serving.run_in_thread(_prompts, served, body)
-            prompts = [
-                await serving.run_in_thread(encode, one, size=len(one) + len(body.suffix or "")) for one in sources
-            ]
+            prompts = None if body.suffix else prompts_of(request)
+            if prompts is not None:
+                sources = body.prompts()
+            else:
+                sources = await serving.run_in_thread(_prompts, served, body)
+                prompts = [
+                    await serving.run_in_thread(encode, one, size=len(one) + len(body.suffix or "")) for one in sources
+                ]
         except GenerationError as error:
             raise problem_of(error, param="prompt") from None
         grammar = await grammar_of(serving, served, body)
