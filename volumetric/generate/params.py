@@ -272,8 +272,7 @@ def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> M
         values = {"temperature": 1.0} if defaults.do_sample else {}
         values |= {name: value for name, value in stated.items() if value is not None}
     sources: dict[str, Source] = {
-        name: "explicit" if name in chosen else "generation_config" if name in values else "default"
-        for name in _NAMES
+        name: "explicit" if name in chosen else "generation_config" if name in values else "default" for name in _NAMES
     }
     try:
         params = SamplingParams(**(values | chosen))

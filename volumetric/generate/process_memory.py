@@ -11,8 +11,8 @@ from typing import Final
 def peak_resident_bytes() -> int | None:
     """Return the peak resident memory of this process, or None if the system does not report it.
 
-    On Linux it is read from ``/proc``: ``getrusage`` also counts the parent before ``exec``. A value may be a tenth of a
-    second old, because reading it costs as much as tens of a server's tokens.
+    On Linux it is read from ``/proc``: ``getrusage`` also counts the parent before ``exec``. A value may be a tenth of
+    a second old, because reading it costs as much as tens of a server's tokens.
     """
     now = time.monotonic()
     if not now - _last.read < _AT_MOST:

@@ -35,7 +35,7 @@ from volumetric.base.errors import ExpiredError, GenerationError, ShuttingDownEr
 from volumetric.generate.drafters import Draft
 from volumetric.generate.scheduling.batch_slots import BatchSlots
 from volumetric.generate.scheduling.device_calls import DeviceCalls
-from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget, due, texts_of
+from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget, due, expiry, texts_of
 from volumetric.generate.scheduling.jobs import Job, JobEvent, Ticket
 from volumetric.generate.scheduling.limits import Limits
 from volumetric.generate.scheduling.prefill_budget import DraftCosts
@@ -194,29 +194,23 @@ class Scheduler:
         return self.step_together().job_events()
 
     def step_together(self) -> StepEvents:
-        """Run one device call as `step` does, and return its events with most tokens as one batch.
-
-        For readers of very many tokens: nothing is made for each of them.
-        """
+        """Run one device call as `step` does; most tokens are returned as one batch, without an object for each."""
         events = list(self._settle())
         self._fill_slots()
         taking = self._slots.share(self._rounds.looping)
-        if not taking:
-            self._tell()
-            return StepEvents(events)
-        evicted = list(self._slots.fit(taking))
+        evicted = list(self._slots.fit(taking)) if taking else []
         for sequence in evicted:
             self._put_back(sequence)
         if evicted:
             taking = [(sequence, rows) for sequence, rows in taking if sequence.state is not None]
-            if not taking:  # the remaining generations would have waited for the next call
-                self._tell()
-                return StepEvents(events)
+        if not taking:  # of evictions: the remaining generations would have waited for the next call
+            self._tell()
+            return StepEvents(events)
         prompts = 0 if self._rounds.looping else sum(rows for sequence, rows in taking if not sequence.decoding)
         rows = sum([rows for _, rows in taking])
         began = time.perf_counter()
         sequences, drafted, accepted = [sequence for sequence, _ in taking], 0, 0
-        drafts = not prompts and (self._drafts or any([one.ticket.job.drafter is not None for one in sequences]))
+        drafts = not prompts and (self._drafts or any(one.ticket.job.drafter is not None for one in sequences))
         try:
             if drafts:
                 self._rounds.sync()
@@ -275,18 +269,12 @@ class Scheduler:
             for sequence in [sequence for sequence in self._slots.all if sequence.ticket.paused]:
                 self._rest(sequence)
         for ticket in tickets.values():
-            deadline = ticket.job.deadline
             if ticket.cancelled:
                 yield from self._end_ticket(ticket)
             elif over:
-                yield from self._fail_tickets(
-                    [ticket], ShuttingDownError("the server shut down before the request had finished")
-                )
-            elif deadline is not None and now >= deadline:
-                error = ExpiredError("the request did not finish before its deadline", queued=not ticket.started)
-                yield from self._fail_tickets([ticket], error)
-            elif patience is not None and not ticket.started and now >= ticket.submitted + patience:
-                error = ExpiredError(f"the request got no slot within {patience:g} s", queued=True)
+                shut = ShuttingDownError("the server shut down before the request had finished")
+                yield from self._fail_tickets([ticket], shut)
+            elif (error := expiry(ticket, patience, now)) is not None:
                 yield from self._fail_tickets([ticket], error)
 
     def _fill_slots(self) -> None:

@@ -14,7 +14,7 @@ from volumetric.generate.token_events import FinishReason, Generation, Generatio
 
 if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel
-    from volumetric.loaders.tokenizer import StreamDecoder
+    from volumetric.loaders.stream_decoder import StreamDecoder
 
 
 class Transcript:

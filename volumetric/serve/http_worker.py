@@ -1,4 +1,6 @@
-"""A process that speaks HTTP for the server: it accepts what the server passes on, and knows nothing of models.
+"""A process that speaks HTTP for the server: it accepts what the server passes on, and prepares requests.
+
+It has no weights: it knows of models what prompts are made with, see `volumetric.serve.prepared_requests`.
 
 `main` is its program. It gets two sockets: one passes connections that the server has accepted, the other is the link.
 It ends when the server asks it to, or when the link is lost. Signals go to the server alone.

@@ -1,7 +1,7 @@
 """Requests prepared by the processes for HTTP: bodies parsed, conversations rendered and texts tokenised.
 
-The server shares what that takes of its models: tokenizers and chat templates. A worker prepares what it can, and passes
-on all else as it came: a request that it cannot prepare is parsed and refused by the server, in the server's words.
+The server shares what that takes of its models: tokenizers and chat templates. A worker prepares what it can, and
+passes on all else as it came: a request that it cannot prepare is parsed and refused by the server, in its words.
 """
 
 from __future__ import annotations
@@ -81,9 +81,7 @@ def packed_models(version: int, served: Mapping[str, ServedModel], settings: Ser
         loaded = one.model.loaded
         if one.engine is None or loaded.tokenizer is None:
             continue
-        model = PromptModel(
-            tokenizer=loaded.tokenizer, template=loaded.chat_template, context=one.model.info.context
-        )
+        model = PromptModel(tokenizer=loaded.tokenizer, template=loaded.chat_template, context=one.model.info.context)
         try:
             pickle.dumps(model)
         except Exception:  # a tokenizer or a template of another kind: the server makes its prompts

@@ -24,8 +24,8 @@ from volumetric.serve.descriptors import allowed_connections
 from volumetric.serve.engine import Engine
 from volumetric.serve.http_front import HttpFront
 from volumetric.serve.model_opening import open_in_thread
-from volumetric.serve.protocol import http_config
 from volumetric.serve.prepared_requests import packed_models
+from volumetric.serve.protocol import http_config
 from volumetric.serve.serving import ServedModel, ServerSettings, Serving, generates, sequence_bytes
 
 if TYPE_CHECKING:
@@ -216,9 +216,7 @@ class Server:
         self.serving.version += 1
         if isinstance(self._server, HttpFront):
             self._server.share(
-                await asyncio.to_thread(
-                    packed_models, self.serving.version, self.serving.models, self.serving.settings
-                )
+                await asyncio.to_thread(packed_models, self.serving.version, self.serving.models, self.serving.settings)
             )
 
     async def _tidy(self) -> None:

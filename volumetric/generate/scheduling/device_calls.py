@@ -58,7 +58,7 @@ class DeviceCalls:
         VolumetricError : the device has failed; the contents of the states are undefined
         """
         together = tuple([sequence for sequence, _ in taking])
-        if not any([sequence.guesses for sequence in together]):
+        if not any(sequence.guesses for sequence in together):
             # Sequences of a loop decode until it is stopped.
             if self._loop is not None and together == self._together:
                 return self._next()

@@ -70,9 +70,7 @@ class PreparedChat:
     form: OutputFormat | None
 
 
-async def prepare_chat(
-    serving: Serving, body: ChatRequest, prompts: Sequence[list[int]] | None = None
-) -> PreparedChat:
+async def prepare_chat(serving: Serving, body: ChatRequest, prompts: Sequence[list[int]] | None = None) -> PreparedChat:
     """Prepare a conversation with its tools, constraints and sampling parameters.
 
     Tools, constraints, drafts, reasoning and channels cost nothing unless the request or the model's chat format has
