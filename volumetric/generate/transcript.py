@@ -81,7 +81,7 @@ class Transcript:
         return self._limit - len(self._tokens)
 
     @property
-    def drawn(self) -> int:
+    def token_count(self) -> int:
         """Number of tokens drawn."""
         return len(self._tokens)
 

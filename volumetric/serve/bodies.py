@@ -122,11 +122,21 @@ async def read_body(request: Request, kind: type[T]) -> T:
         raise RequestError(400, "the body ended early", code="invalid_json") from None
     if length > most:
         raise _too_large(most)
-    prepared: PreparedRequest | None = request.scope["state"].get("prepared")
+    prepared = _prepared(request)
     if prepared is not None:
         return msgspec.msgpack.decode(prepared.body, type=kind)
     reading = partial(decode_body, bytes(body), kind, lenient=settings.lenient)
     return reading() if length <= SMALL else await request.app.state.serving.run_in_thread(reading)
+
+
+def prompts_of(request: Request) -> list[list[int]] | None:
+    """Return the token ids of a request's prompts if a process for HTTP has made them, with the models of now."""
+    prepared = _prepared(request)
+    return None if prepared is None or prepared.version != request.app.state.serving.version else prepared.prompts
+
+
+def _prepared(request: Request) -> PreparedRequest | None:
+    return request.scope.get("state", {}).get("prepared")
 
 
 def _too_large(most: int, **rest: Any) -> RequestError:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from volumetric.loaders.chat_contents import MessageContents
     from volumetric.loaders.chat_template import ChatTemplate
     from volumetric.loaders.tokenizer import Tokenizer
@@ -165,11 +163,3 @@ class Preparer:
     def _model(self, name: str) -> tuple[PromptModel | None, MessageContents | None]:
         name = self._shared.first if name == "default" else name
         return self._shared.models.get(name), self._contents.get(name)
-
-
-def prompts_of(request: Request) -> list[list[int]] | None:
-    """Return the token ids of a request's prompts if a worker has made them, with the models of now."""
-    prepared: PreparedRequest | None = request.scope["state"].get("prepared")
-    if prepared is None or prepared.version != request.app.state.serving.version:
-        return None
-    return prepared.prompts

@@ -9,11 +9,11 @@ import numpy as np
 
 from volumetric.base.errors import DeviceError
 from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget
-from volumetric.generate.scheduling.growing_states import GrowingStates
 from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
 from volumetric.generate.scheduling.prefill_budget import ENOUGH, PrefillBudget
 from volumetric.generate.scheduling.prefix_cache import PrefixCache, common_length
 from volumetric.generate.scheduling.scheduler_stats import SchedulerStats
+from volumetric.generate.scheduling.token_batch import GrowingStates
 from volumetric.run.adapted_executable import state_for
 
 if TYPE_CHECKING:

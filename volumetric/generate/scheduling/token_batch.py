@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from volumetric.base.errors import GenerationError
+from volumetric.generate.scheduling.generation_sequence import BLOCK
 from volumetric.generate.scheduling.jobs import JobEvent
 from volumetric.generate.token_events import TokenEvent
 
 if TYPE_CHECKING:
-    from volumetric.generate.scheduling.generation_sequence import GenerationSequence
+    from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget
 
 _MOST_KEPT: Final = 256
 """Steps after which tokens are written into the sequences at the latest."""
@@ -109,7 +110,7 @@ class LoopedTexts:
         transcripts = [sequence.transcript for sequence in sequences]
         self._lock = threading.RLock()  # another thread may read a transcript
         self._adapters = Counter(sequence.ticket.job.adapter for sequence in sequences)
-        self._starts = [one.drawn for one in transcripts]
+        self._starts = [one.token_count for one in transcripts]
         self._left = [one.tokens_left for one in transcripts]
         self._shortest = min(self._left)
         self._ends = frozenset[int]().union(*(one.end_ids for one in transcripts))
@@ -231,3 +232,34 @@ class LoopedTexts:
             sequence.transcript.before_read = None
             if number not in self._odd:
                 sequence.transcript.align_decoder()
+
+
+class GrowingStates:
+    """States of sequences that decode together: each call adds a row to each, and few need a new block.
+
+    Parameters
+    ----------
+    sequences : their sequences, in the device's loop and thus without followers
+    room : memory of states
+
+    Attributes
+    ----------
+    rows : rows of all sequences in the next call, one of each
+    nbytes : memory that they need, with the rows of the call for which `grow` was called last
+    """
+
+    def __init__(self, sequences: Sequence[GenerationSequence], room: StateBudget) -> None:
+        self.sequences = sequences
+        self.rows = [(sequence, 1) for sequence in sequences]
+        self.nbytes = sum(room.bytes_of(sequence.fed) for sequence in sequences)
+        self._block = room.bytes_of(2 * BLOCK) - room.bytes_of(BLOCK)
+        self._calls = 0
+        self._opening = [0] * BLOCK
+        for sequence in sequences:
+            self._opening[-sequence.fed % BLOCK] += 1  # after so many calls, and every `BLOCK` calls from then on
+
+    def grow(self) -> int:
+        """Count the rows of a call, and return `nbytes`."""
+        self.nbytes += self._opening[self._calls % BLOCK] * self._block
+        self._calls += 1
+        return self.nbytes

@@ -14,13 +14,12 @@ from volumetric.base.errors import GenerationError
 from volumetric.generate.drafters import PromptLookup
 from volumetric.generate.prompt import check_ids
 from volumetric.serve.answer_grammar import answers_in_form, grammar_of
-from volumetric.serve.bodies import read_body
+from volumetric.serve.bodies import prompts_of, read_body
 from volumetric.serve.completion_answers import ChatAnswer
 from volumetric.serve.event_stream import cancel_on_disconnect
 from volumetric.serve.fields.chat_request import ChatRequest
 from volumetric.serve.harmony import FINAL
 from volumetric.serve.output_parser import OutputFormat
-from volumetric.serve.prepared_requests import prompts_of
 from volumetric.serve.problem import bad_request, problem_of
 from volumetric.serve.respond import complete, engine_of, jobs_of, quick_jobs
 from volumetric.serve.serving import LARGE, size_of

@@ -11,13 +11,12 @@ from starlette.responses import Response
 
 from volumetric.base.errors import GenerationError
 from volumetric.serve.answer_grammar import grammar_of
-from volumetric.serve.bodies import read_body
+from volumetric.serve.bodies import prompts_of, read_body
 from volumetric.serve.completion_answers import TextAnswer
 from volumetric.serve.echo import EchoAnswer
 from volumetric.serve.event_stream import cancel_on_disconnect
 from volumetric.serve.fields.completion_request import CompletionRequest
 from volumetric.serve.fill_in_middle import fill_in_middle_of
-from volumetric.serve.prepared_requests import prompts_of
 from volumetric.serve.problem import problem_of
 from volumetric.serve.respond import check_room, complete, engine_of, jobs_of, quick_jobs
 
