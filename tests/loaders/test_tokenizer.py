@@ -19,7 +19,8 @@ from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_tokenizer import COMPOSING, PRE_TOKENIZERS, WHOLE, read_tokenizer
 from volumetric.loaders.gguf_tokenizer_export import tokenizer_metadata
 from volumetric.loaders.gguf_write import write_gguf
-from volumetric.loaders.tokenizer import StreamDecoder, are_independent
+from volumetric.loaders.stream_decoder import StreamDecoder
+from volumetric.loaders.tokenizer import are_independent
 from volumetric.loaders.tokenizer_errors import TokenizerErrors
 from volumetric.loaders.tokenizer_files import read_tokenizer_files
 

@@ -26,7 +26,7 @@ from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate import Limits, Scheduler
 from volumetric.serve import engine, http_front
 from volumetric.serve.http_front import HttpFront
-from volumetric.serve.http_link import HttpLink, LinkMessage
+from volumetric.serve.http_link import HttpLink, LinkMessage, unpacked_frame, unpacked_texts
 from volumetric.serve.serving import ServerSettings
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="connections are passed over Unix sockets")
@@ -172,6 +172,69 @@ def test_bodies_in_parts_and_those_that_wait_to_be_asked_for(server: Address) ->
         assert sock.recv(2**16).startswith(b"HTTP/1.1 404")
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": SAY}),
+        (
+            "/chat/completions",
+            {"messages": [*SAY, {"role": "assistant", "content": "c"}], "continue_final_message": True},
+        ),
+        ("/v1/completions", {"prompt": ["ab", "b"]}),
+        ("/v1/completions", {"prompt": "ab", "add_special_tokens": False, "echo": True, "max_tokens": 2}),
+        ("/v1/completions", {"prompt": [[0, 1], [1]]}),
+    ],
+    ids=["chat", "begun", "texts", "echo", "ids"],
+)
+def test_requests_are_prepared_by_workers(
+    server: Address, alone: Address, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    came = relayed(monkeypatch)
+    until(lambda: raw(server, path, body) and "PREPARED" in came)
+    came.clear()
+    assert raw(server, path, body) == raw(alone, path, body)
+    assert "PREPARED" in came
+    assert "LAST" not in came
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"messages": []}, {"messages": SAY, "mood": 1}, {"messages": SAY, "max_tokens": "9"}, {"messages": [{"role": 3}]}],
+    ids=["none", "unknown", "type", "role"],
+)
+def test_refusals_of_prepared_requests_keep_their_words(server: Address, alone: Address, body: dict[str, Any]) -> None:
+    assert raw(server, "/v1/chat/completions", body) == raw(alone, "/v1/chat/completions", body)
+    assert b"HTTP/1.1 400" in raw(server, "/v1/chat/completions", body)
+
+
+@pytest.mark.thorough
+def test_ids_of_a_model_that_was_replaced_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may not know yet that a model has been opened anew, with another template or tokenizer."""
+    came = relayed(monkeypatch)
+    with running({"letters": letters()}, http_workers=1) as address:
+        body = json.dumps({"messages": SAY}).encode()
+        until(lambda: ask(address, "/v1/chat/completions", body)[0] == 200 and "PREPARED" in came)
+        address.server.serving.version += 1
+        model = address.server.serving.models["letters"].model
+        assert model.loaded.chat_template is not None
+        model.loaded.chat_template.templates["default"] = "{{ messages[0].content[:1] }}"
+        model.loaded.chat_template._compiled.clear()
+        answer = ask(address, "/v1/chat/completions", body)[1]
+        assert answer["usage"]["prompt_tokens"] == 1
+
+
+def relayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the kind of each message of a request that a worker sends."""
+    came, take = list[str](), http_front._RelayedRequest.take
+
+    def noting(self: Any, kind: int, content: bytes) -> None:
+        came.append(LinkMessage(kind).name)
+        take(self, kind, content)
+
+    monkeypatch.setattr(http_front._RelayedRequest, "take", noting)
+    return came
+
+
 def test_figures_are_those_of_all_workers(server: Address) -> None:
     def count() -> float:
         line = next(line for line in ask(server, "/metrics")[1].splitlines() if '"/tokenize",status="200"' in line)
@@ -216,11 +279,16 @@ def test_keys_hosts_and_connections_are_checked_as_ever() -> None:
 
 
 @pytest.mark.thorough
-def test_a_client_that_does_not_read_has_no_slot_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("fields", "workers"), [({"logprobs": 5}, 1), ({}, 1), ({}, 0)], ids=["events", "texts", "texts without workers"]
+)
+def test_a_client_that_does_not_read_has_no_slot_until_it_does(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], workers: int
+) -> None:
     monkeypatch.setattr(engine, "UNREAD", 64)
     model = letters(context=3000, context_length=3000)
-    with running({"letters": model}, limits=Limits(slots=1, turn=None), http_workers=1) as address:
-        body = {"prompt": "ab", "stream": True, "max_tokens": 2500, "logprobs": 5, "ignore_eos": True}
+    with running({"letters": model}, limits=Limits(slots=1, turn=None), http_workers=workers) as address:
+        body = {"prompt": "ab", "stream": True, "max_tokens": 2500, "ignore_eos": True, **fields}
         data = json.dumps(body | {"stream_options": {"include_usage": True}}).encode()
         scheduler = scheduler_of(address, "letters")
         with socket.socket() as sock, address.client() as client:
@@ -256,6 +324,37 @@ def test_streams_under_way_end_well_or_are_told_when_the_server_ends() -> None:
 def test_a_number_of_workers_below_zero_is_refused() -> None:
     with pytest.raises(SpecError, match="processes for HTTP"):
         ServerSettings(http_workers=-1)
+
+
+def test_texts_stay_between_the_messages_around_them() -> None:
+    came: list[tuple[int, int, Any]] = []
+
+    class Joined(asyncio.Transport):
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            other.data_received(bytes(data))
+
+        def is_closing(self) -> bool:
+            return False
+
+    async def send() -> None:
+        nonlocal other
+        link, other = (HttpLink(lambda *message: came.append(message), lambda: None) for _ in range(2))
+        link.connection_made(Joined())
+        one, two = link.send_frame(7, b"<", b">"), link.send_frame(8, b"", b"]")
+        link.send_text(one, b'"a"')
+        link.send_text(two, "é".encode())
+        link.send(LinkMessage.BODY, 7, b"b")
+        link.send_text(one, b"")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    other: Any = None
+    asyncio.run(send())
+    kinds = [LinkMessage(kind).name for kind, _, _ in came]
+    assert kinds == ["FRAME", "FRAME", "TEXTS", "BODY", "TEXTS"]
+    assert [unpacked_frame(content) for _, _, content in came[:2]] == [(1, b"<", b">"), (2, b"", b"]")]
+    assert list(unpacked_texts(came[2][2])) == [(1, b'"a"'), (2, "é".encode())]
+    assert list(unpacked_texts(came[4][2])) == [(1, b"")]
 
 
 @settings(max_examples=30, deadline=None)

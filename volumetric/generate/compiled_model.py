@@ -26,7 +26,8 @@ from volumetric.generate.prompt import Prompt, check_ids, encode_prompt
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.chat_contents import MessageContents
-from volumetric.loaders.tokenizer import StreamDecoder, Tokenizer
+from volumetric.loaders.stream_decoder import StreamDecoder
+from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import INPUT, OUTPUT, Network, Params
 from volumetric.run.adapted_executable import AdaptedExecutable, SharedExecutables, adapted_executable
 from volumetric.run.device import Device, Executable, RunOptions

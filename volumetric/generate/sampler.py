@@ -86,6 +86,7 @@ class DeviceChooser:
         self.top_p: float = float(params.top_p)
         self.min_p: float = float(params.min_p)
         self._sampler, self._randoms = sampler, randoms
+        self._penalised = params.penalised
 
     def next_randoms(self, count: int) -> list[float]:
         """Return the random numbers of the next draws; an arg max uses none."""
@@ -99,7 +100,7 @@ class DeviceChooser:
         """Advance to the next random number, and count the token that the device has drawn."""
         if self._randoms is not None:
             self._randoms.take()
-        if self._sampler.params.penalised:
+        if self._penalised:
             self._sampler.request.remember(token)
 
     def choose(self, logits: F32Array) -> int:

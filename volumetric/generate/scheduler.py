@@ -34,13 +34,14 @@ from typing import TYPE_CHECKING
 from volumetric.base.errors import ExpiredError, GenerationError, ShuttingDownError, VolumetricError
 from volumetric.generate.drafters import Draft
 from volumetric.generate.scheduling.batch_slots import BatchSlots
-from volumetric.generate.scheduling.device_calls import DeviceCalls, StepOutcomes
-from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget, due, texts_of
+from volumetric.generate.scheduling.device_calls import DeviceCalls
+from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget, due, expiry, texts_of
 from volumetric.generate.scheduling.jobs import Job, JobEvent, Ticket
 from volumetric.generate.scheduling.limits import Limits
 from volumetric.generate.scheduling.prefill_budget import DraftCosts
 from volumetric.generate.scheduling.scheduler_stats import SchedulerStats, StepTokens
 from volumetric.generate.scheduling.speculation import Speculation, guessed_by
+from volumetric.generate.scheduling.token_batch import StepEvents, StepOutcomes
 from volumetric.generate.scheduling.waiting_queue import WaitingQueue
 from volumetric.generate.token_events import TokenEvent
 
@@ -81,7 +82,7 @@ class Scheduler:
         self._clock = clock
         self._room = StateBudget(model.executable.memory, self.limits.state_bytes)
         self._rounds = DeviceCalls(model.executable)
-        self._slots = BatchSlots(model.executable, self.limits, self._room, self._rounds.stop)
+        self._slots = BatchSlots(model.executable, self.limits, self._room, self._rounds.stop, self._rounds.sync)
         self._lock = threading.Condition()
         model.require_generator()
         self._drafts, self._prices = draft is not None, DraftCosts()
@@ -190,32 +191,36 @@ class Scheduler:
 
         If the device fails, the jobs of that call end with its error; others continue.
         """
+        return self.step_together().job_events()
+
+    def step_together(self) -> StepEvents:
+        """Run one device call as `step` does; most tokens are returned as one batch, without an object for each."""
         events = list(self._settle())
         self._fill_slots()
         taking = self._slots.share(self._rounds.looping)
-        if not taking:
-            self._tell()
-            return events
-        for sequence in self._slots.fit(taking):
+        evicted = list(self._slots.fit(taking)) if taking else []
+        for sequence in evicted:
             self._put_back(sequence)
-        taking = [(sequence, rows) for sequence, rows in taking if sequence.state is not None]
-        if not taking:  # the remaining generations would have waited for the next call
+        if evicted:
+            taking = [(sequence, rows) for sequence, rows in taking if sequence.state is not None]
+        if not taking:  # of evictions: the remaining generations would have waited for the next call
             self._tell()
-            return events
+            return StepEvents(events)
         prompts = 0 if self._rounds.looping else sum(rows for sequence, rows in taking if not sequence.decoding)
-        rows = sum(rows for _, rows in taking)
+        rows = sum([rows for _, rows in taking])
         began = time.perf_counter()
         sequences, drafted, accepted = [sequence for sequence, _ in taking], 0, 0
         drafts = not prompts and (self._drafts or any(one.ticket.job.drafter is not None for one in sequences))
         try:
             if drafts:
+                self._rounds.sync()
                 self._guesses.guess(sequences, self._slots.holds_guesses)
                 drafted, accepted = guessed_by(sequences)
             outcomes = self._rounds.run(taking, self._slots.follow)
         except Exception as error:  # for any error: the jobs of the call end, the others continue
             events += self._fail_tickets({id(one.ticket): one.ticket for one in sequences}.values(), error)
             self._tell()
-            return events
+            return StepEvents(events)
         seconds = time.perf_counter() - began
         if drafts:
             now = guessed_by(sequences)
@@ -233,7 +238,7 @@ class Scheduler:
             self._stats.drafted_tokens += drafted
             self._stats.accepted_tokens += accepted
         self._tell()
-        return events
+        return StepEvents(events, outcomes.batch, sequences)
 
     def close(self) -> None:
         """Cancel all jobs now, and free all states."""
@@ -264,18 +269,12 @@ class Scheduler:
             for sequence in [sequence for sequence in self._slots.all if sequence.ticket.paused]:
                 self._rest(sequence)
         for ticket in tickets.values():
-            deadline = ticket.job.deadline
             if ticket.cancelled:
                 yield from self._end_ticket(ticket)
             elif over:
-                yield from self._fail_tickets(
-                    [ticket], ShuttingDownError("the server shut down before the request had finished")
-                )
-            elif deadline is not None and now >= deadline:
-                error = ExpiredError("the request did not finish before its deadline", queued=not ticket.started)
-                yield from self._fail_tickets([ticket], error)
-            elif patience is not None and not ticket.started and now >= ticket.submitted + patience:
-                error = ExpiredError(f"the request got no slot within {patience:g} s", queued=True)
+                shut = ShuttingDownError("the server shut down before the request had finished")
+                yield from self._fail_tickets([ticket], shut)
+            elif (error := expiry(ticket, patience, now)) is not None:
                 yield from self._fail_tickets([ticket], error)
 
     def _fill_slots(self) -> None:
@@ -326,9 +325,11 @@ class Scheduler:
         self._slots.leave(sequence, keep=keep)
 
     def _outcome_events(self, outcomes: StepOutcomes) -> Iterator[JobEvent]:
-        """Yield the events of a call's tokens and failures."""
+        """Count a call's tokens, and yield the events of failures, and of tokens that are not in its batch."""
         counts = StepTokens(self._clock())
-        for sequence, one in outcomes:
+        if outcomes.batch is not None:
+            counts.add_batch(outcomes.batch)
+        for sequence, one in outcomes.single:
             if sequence.ticket.ended:
                 continue  # another text of the job has failed
             if isinstance(one, GenerationError):

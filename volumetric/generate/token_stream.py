@@ -136,7 +136,7 @@ class Stream:
             transcript.cached = sequence.fed
             call = self._prompt
             while transcript.reason is None and not self._cancelled:
-                for _, event in self._calling(call):
+                for _, event in self._calling(call).each():
                     if isinstance(event, GenerationError):
                         raise event
                     self._told += 1

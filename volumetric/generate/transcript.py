@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from volumetric.generate.token_events import FinishReason, Generation, Generatio
 
 if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel
-    from volumetric.loaders.tokenizer import StreamDecoder
+    from volumetric.loaders.stream_decoder import StreamDecoder
 
 
 class Transcript:
@@ -31,10 +31,12 @@ class Transcript:
     ----------
     cached : number of cached tokens of the prompt
     prompt_seconds : time to compute the prompt
+    end_ids : tokens that end the text
     likelihoods, likeliest : ``log p`` of the job's targets, and of the most likely tokens at their positions, as far as
         they are computed
     drafted, accepted : tokens that a draft proposed, and those that were accepted
     reason : finish reason; None while it runs
+    before_read : called before `generation` and `stats` are made, while another object has tokens that are not yet here
     """
 
     def __init__(
@@ -49,9 +51,10 @@ class Transcript:
         self.likeliest: list[TopLogprobs] = []
         self.drafted = self.accepted = 0
         self.reason: FinishReason | None = None
+        self.before_read: Callable[[], None] | None = None
         # The last token drawn needs no position in the context: it is not fed again.
         self._limit = min(params.max_tokens, model.room_after(len(self.prompt)) + 1)
-        self._end_ids = params.end_ids(model.eos_ids)
+        self.end_ids = params.end_ids(model.eos_ids)
         self._device_bytes = model.device_bytes
         self._stops = StopMatcher(params.stop, shown=params.include_stop) if params.stop else None
         self._tokens: list[int] = []
@@ -78,6 +81,24 @@ class Transcript:
         return self._limit - len(self._tokens)
 
     @property
+    def token_count(self) -> int:
+        """Number of tokens drawn."""
+        return len(self._tokens)
+
+    @property
+    def texts_by_id(self) -> Mapping[int, str] | None:
+        """Texts of tokens behind others, as far as they are known.
+
+        None if a token's text depends on more than its id, as with stop texts, or if there is no tokenizer.
+        """
+        return None if self._stops is not None or self.decoder is None else self.decoder.texts_by_id
+
+    @property
+    def whole(self) -> bool:
+        """Whether no text is held back, so that the next one may come from `texts_by_id`."""
+        return self.decoder is not None and self.decoder.whole
+
+    @property
     def last_token(self) -> int:
         """The token drawn last; raises IndexError before the first one."""
         return self._tokens[-1]
@@ -88,6 +109,17 @@ class Transcript:
             self._seconds += seconds
         else:
             self._first_seconds += seconds
+
+    def take_texts(self, tokens: Sequence[int], texts: Sequence[str], seconds: float) -> None:
+        """Append tokens before the last, with their texts from `texts_by_id`, which took so many seconds together."""
+        self._tokens += tokens
+        self._texts += texts
+        self._seconds += seconds
+
+    def align_decoder(self) -> None:
+        """Let the decoder go on behind the tokens of `take_texts`."""
+        if self.decoder is not None:
+            self.decoder.follow(self._tokens[-1])
 
     def take(self, draw: Draw) -> TokenEvent:
         """Append a token, and return its event, which has the finish reason if the token is the last."""
@@ -101,7 +133,7 @@ class Transcript:
         """Append a token without log-probabilities, see `take`."""
         tokens = self._tokens
         tokens.append(token)
-        ended = token in self._end_ids
+        ended = token in self.end_ids
         shown = "" if ended or self.decoder is None else self.decoder.push(token)
         stopped = False
         if self._stops is not None:
@@ -115,7 +147,7 @@ class Transcript:
         self._texts.append(shown)
         event = TokenEvent(index=len(tokens) - 1, token_id=token, text=shown)
         if self.reason is not None:
-            event.finish_reason, event.stats = self.reason, self.stats
+            event.finish_reason, event.stats = self.reason, self._stats()
         if self.likelihoods and len(tokens) == 1:
             event.likelihoods, event.likeliest = tuple(self.likelihoods), tuple(self.likeliest)
         return event
@@ -146,12 +178,14 @@ class Transcript:
     @property
     def generation(self) -> Generation:
         """The generation so far; its finish reason is ``cancelled`` until it has ended."""
+        if self.before_read is not None:
+            self.before_read()
         with_logprobs = self.params.logprobs is not None
         return Generation(
             text="".join(self._texts),
             token_ids=tuple(self._tokens),
             finish_reason=self.reason or "cancelled",
-            stats=self.stats,
+            stats=self._stats(),
             seed=None if self.params.temperature == 0.0 else self.sampler.seed,
             logprobs=tuple([logprob for logprob, _ in self._logprobs]) if with_logprobs else None,
             top_logprobs=tuple([tops for _, tops in self._logprobs]) if with_logprobs else None,
@@ -162,6 +196,11 @@ class Transcript:
     @property
     def stats(self) -> GenerationStats:
         """Counts and times so far, or at the end."""
+        if self.before_read is not None:
+            self.before_read()
+        return self._stats()
+
+    def _stats(self) -> GenerationStats:
         if self._final is not None:
             return self._final
         stats = GenerationStats(

@@ -13,5 +13,5 @@ from .onnx_export.save_onnx import save_onnx as save_onnx
 from .onnx_import.network_onnx import onnx_network as onnx_network
 from .onnx_import.run_onnx import OnnxModel as OnnxModel
 from .onnx_import.run_onnx import load_onnx as load_onnx
-from .tokenizer import StreamDecoder as StreamDecoder
+from .stream_decoder import StreamDecoder as StreamDecoder
 from .tokenizer import Tokenizer as Tokenizer

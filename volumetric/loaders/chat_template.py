@@ -46,6 +46,10 @@ class ChatTemplate:
         self._where = where
         self._compiled: dict[str, jinja2.Template] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pass the sources to another process."""
+        return ChatTemplate, (self.templates, self._special_tokens, self._where)
+
     @property
     def source(self) -> str:
         """Jinja source of the template for plain conversations."""

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import CheckpointError, DoesNotFitError, GenerationError
 from volumetric.loaders.renamed_tokens import renamed_json
+from volumetric.loaders.stream_decoder import StreamDecoder
 from volumetric.loaders.tokenizer_errors import TokenizerErrors
 
 if TYPE_CHECKING:
     import tokenizers
 
-HELD_BACK: Final = 16
-"""Maximum ids whose text is held back. A character has at most four bytes, so more only occur for invalid text."""
 SHORT: Final = 2**16
 """Number of characters that are encoded in a twentieth of a second."""
 PROBED: Final = 16
@@ -91,6 +90,19 @@ class Tokenizer:
             built.no_padding()
             self._make = None  # frees its data, such as all tokens as text
             return built
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pass the library's object to another process."""
+        return _passed_on, (
+            self.backend,
+            {
+                "special_tokens": self.special_tokens,
+                "special_ids": self._special_ids,
+                "add_bos": self._add_bos,
+                "max_length": self.max_length,
+                "where": self._where,
+            },
+        )
 
     def prepare(self) -> None:
         """Build the library's tokenizer now; errors are raised at the first use, since models run without text."""
@@ -319,6 +331,10 @@ def are_independent(decoders: Sequence[Mapping[str, Any]]) -> bool:
     return True
 
 
+def _passed_on(backend: tokenizers.Tokenizer, options: Mapping[str, Any]) -> Tokenizer:
+    return Tokenizer(lambda: backend, **options)
+
+
 def check_halves(text: str) -> None:
     """Raise `GenerationError` for a text that cannot be encoded."""
     if half := HALF.search(text):
@@ -340,58 +356,3 @@ def _shares(first: int, second: int, room: int) -> tuple[int, int]:
     if short + long > room:
         short, long = room // 2, room - room // 2
     return (short, long) if first <= second else (long, short)
-
-
-class StreamDecoder:
-    """Streaming decoder of ids. Incomplete characters are held back; returned text never changes.
-
-    Some decoders strip the space before the first word, so each result is the growth of the text of recent ids, not the
-    text of a single id.
-    """
-
-    __slots__ = ("_emitted", "_ids", "_shown", "_skip", "_tokenizer")
-
-    def __init__(
-        self, tokenizer: Tokenizer, *, skip_special_tokens: bool = True, shown: Set[int] = frozenset()
-    ) -> None:
-        self._shown = shown
-        self._tokenizer = tokenizer
-        self._skip = skip_special_tokens
-        self._ids: list[int] = []  # the latest returned ids, as context, and those held back
-        self._emitted = 0  # number of these that were returned
-
-    def push(self, token_id: int) -> str:
-        """Add one id; return the new final text."""
-        if token_id in self._shown:
-            return self.flush() + self._tokenizer.decode([token_id], skip_special_tokens=False)
-        known = None
-        whole = self._emitted == len(self._ids) == 1  # nothing is held back, and what precedes is whole
-        if whole and (texts := self._tokenizer.texts_by_id) is not None:
-            known = texts[not self._skip]
-            if (text := known.get(token_id)) is not None:
-                self._ids = [token_id]
-                return text
-        self._ids.append(token_id)
-        before, after = self._texts()
-        if after.endswith("\ufffd") and len(self._ids) - self._emitted <= HELD_BACK:
-            return ""
-        if len(after) <= len(before):
-            return ""
-        text = after[len(before) :]
-        if known is not None and "\ufffd" not in text:
-            known[token_id] = text
-        self._ids = self._ids[self._emitted :]
-        self._emitted = len(self._ids)
-        return text
-
-    def flush(self) -> str:
-        """Return the text held back, with U+FFFD for incomplete characters, and reset."""
-        before, after = self._texts()
-        self._ids, self._emitted = [], 0
-        return after[len(before) :]
-
-    def _texts(self) -> tuple[str, str]:
-        """Text of the returned ids, and of all ids."""
-        decode = self._tokenizer.decode
-        before = decode(self._ids[: self._emitted], skip_special_tokens=self._skip)
-        return before, decode(self._ids, skip_special_tokens=self._skip)

@@ -20,6 +20,7 @@ from volumetric.serve.fields.foreign_fields import drop_foreign_fields
 from volumetric.serve.problem import LAST, RequestError, bad_request
 
 if TYPE_CHECKING:
+    from volumetric.serve.prepared_requests import PreparedRequest
     from volumetric.serve.serving import ServerSettings
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -121,21 +122,35 @@ async def read_body(request: Request, kind: type[T]) -> T:
         raise RequestError(400, "the body ended early", code="invalid_json") from None
     if length > most:
         raise _too_large(most)
+    prepared = _prepared(request)
+    if prepared is not None:
+        return msgspec.msgpack.decode(prepared.body, type=kind)
     reading = partial(decode_body, bytes(body), kind, lenient=settings.lenient)
     return reading() if length <= SMALL else await request.app.state.serving.run_in_thread(reading)
+
+
+def prompts_of(request: Request) -> list[list[int]] | None:
+    """Return the token ids of a request's prompts if a process for HTTP has made them, with the models of now."""
+    prepared = _prepared(request)
+    return None if prepared is None or prepared.version != request.app.state.serving.version else prepared.prompts
+
+
+def _prepared(request: Request) -> PreparedRequest | None:
+    return request.scope.get("state", {}).get("prepared")
 
 
 def _too_large(most: int, **rest: Any) -> RequestError:
     return RequestError(413, f"the body has more than {most} bytes", code="body_too_large", **rest)
 
 
-def decode_body(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
+def decode_body(body: bytes, kind: type[T], *, lenient: bool = False, dropped: list[str] | None = None) -> T:
     """Parse the body of a request.
 
     Parameters
     ----------
     kind : the type of the body
     lenient : drop and log fields that `kind` does not have, instead of refusing them
+    dropped : gets the names of fields without effect, in place of the log
 
     Raises
     ------
@@ -162,7 +177,7 @@ def decode_body(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
     for name in (NO_EFFECT - known) & fields.keys():
         del fields[name]
     for name in drop_foreign_fields(fields, known, lenient=lenient) if fields.keys() - known else ():
-        logger.warning("a request has the field %s, which has no effect here", format_value(name))
+        _report(name, dropped)
     # Clients send null for fields they leave unset, whether this server has them or not.
     required = _required(kind)
     fields = {name: value for name, value in fields.items() if value is not None or name in required}
@@ -172,8 +187,16 @@ def decode_body(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
         except RequestError as problem:
             if problem.code != "unknown_field" or not _drop_field(fields, problem.param or ""):
                 raise
-            logger.warning("a request has the field %s, which has no effect here", format_value(problem.param))
+            _report(problem.param or "", dropped)
     return convert_fields(fields, kind)
+
+
+def _report(name: str, dropped: list[str] | None) -> None:
+    """Log a field without effect, or add it to a list."""
+    if dropped is None:
+        logger.warning("a request has the field %s, which has no effect here", format_value(name))
+    else:
+        dropped.append(name)
 
 
 def _has_few_parts(body: bytes) -> bool:

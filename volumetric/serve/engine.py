@@ -8,7 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+import msgspec
 
 from volumetric.base.errors import DeviceError, GenerationError, ShuttingDownError, VolumetricError
 from volumetric.generate.scheduler import Scheduler
@@ -16,7 +18,9 @@ from volumetric.generate.scheduling.jobs import Job, JobEvent, Ticket
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
+    from volumetric.generate.scheduling.generation_sequence import GenerationSequence
     from volumetric.generate.scheduling.limits import Limits
+    from volumetric.generate.scheduling.token_batch import StepEvents, TokenBatch
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -25,8 +29,27 @@ PATIENCE = 30.0
 that is known to hang is abandoned at once."""
 UNREAD = 512
 """Unread events of a request after which its jobs are paused until it has read them."""
+_ENCODER: Final = msgspec.json.Encoder()
 _NAP = 0.5
 """Seconds after which an idle thread checks whether it should end."""
+
+
+class TextWriter(Protocol):
+    """Writes what encloses a text, and the text, for each token of one of a stream's texts.
+
+    Attributes
+    ----------
+    paused : nothing should be written
+    """
+
+    @property
+    def paused(self) -> bool:
+        """See the attribute."""
+        ...
+
+    def write_text(self, text: bytes) -> None:
+        """Write a text, which is JSON."""
+        ...
 
 
 class SubmittedJobs:
@@ -35,11 +58,16 @@ class SubmittedJobs:
     Attributes
     ----------
     on_events : called once for all events of a step, which `take` returns; without it, `events` returns them
+    only_ends : events of tokens that are not the last of their text are dropped
+    passed : when a text was last passed to `direct`, in monotonic seconds
     """
 
     def __init__(self, engine: Engine) -> None:
         self.tickets: list[Ticket] = []
         self.on_events: Callable[[], None] | None = None
+        self.only_ends = False
+        self.passed = 0.0
+        self._direct: dict[tuple[Ticket, int], TextWriter] = {}
         self._engine = engine
         self._events: list[JobEvent] = []
         self._came = asyncio.Event()
@@ -60,8 +88,27 @@ class SubmittedJobs:
                 self._engine.scheduler.resume(ticket)
         return events
 
+    def direct(self, ticket: Ticket, choice: int, writer: TextWriter) -> None:
+        """Pass further tokens of a text to a writer, as JSON of their text, if they say no more than that.
+
+        Tokens that come while the writer is paused, or while events are unread, remain events.
+        """
+        self._direct[ticket, choice] = writer
+        self._engine.find_writers()
+
+    def writer(self, ticket: Ticket, choice: int) -> TextWriter | None:
+        """Return the writer of a text, if it has one."""
+        return self._direct.get((ticket, choice))
+
+    @property
+    def unread(self) -> bool:
+        """Whether there are events that `take` has not returned."""
+        return bool(self._events)
+
     def leave(self) -> None:
         """Free the slots, and receive no more events; jobs that have ended are unaffected."""
+        self._direct.clear()
+        self._engine.find_writers()
         for ticket in self.tickets:
             self._engine.forget(ticket)
 
@@ -70,6 +117,8 @@ class SubmittedJobs:
 
         A request that does not read its events is paused, and frees its slots.
         """
+        if self.only_ends and event.generation is None and event.error is None:
+            return False
         self._events.append(event)
         count = len(self._events)
         if count >= UNREAD and not self._paused:
@@ -111,6 +160,8 @@ class Engine:
         self.users: int = 1
         self.scheduler: Scheduler = Scheduler(model, limits, draft=draft)
         self._running: dict[Ticket, SubmittedJobs] = {}
+        self._readers: list[tuple[SubmittedJobs, TextWriter | None] | None] = []  # of the sequences of the last batch
+        self._read_by: Sequence[object] | None = None
         self._loop = asyncio.get_running_loop()
         self._ending = False
         self._most = step_seconds or float("inf")
@@ -196,7 +247,7 @@ class Engine:
                 continue
             self._began = time.monotonic()
             try:
-                events = self.scheduler.step()
+                events = self.scheduler.step_together()
             except Exception:
                 logger.exception("the scheduler failed; all running requests have ended")
                 self.scheduler.close()
@@ -215,14 +266,48 @@ class Engine:
         except RuntimeError:  # the loop has ended: there is no reader
             self._ending = True
 
-    def _deliver(self, events: Sequence[JobEvent]) -> None:
+    def find_writers(self) -> None:
+        """Look for the reader of each text anew: one has left, or has another writer."""
+        self._read_by = None
+
+    def _deliver(self, step: StepEvents) -> None:
         woken: list[SubmittedJobs] = []
-        for event in events:
+        if step.batch is not None:
+            self._deliver_batch(step.batch, woken)
+        for event in step.events:
             running = self._running.get(event.ticket)
             if running is not None and running.push(event):
                 woken.append(running)
         for running in woken:
             running.wake()
+
+    def _deliver_batch(self, batch: TokenBatch, woken: list[SubmittedJobs]) -> None:
+        """Write the tokens of a step: in most streams nothing but the text differs between two tokens."""
+        if self._read_by is not batch.sequences:
+            self._readers, self._read_by = list(map(self._reader_of, batch.sequences)), batch.sequences
+        now = time.monotonic()
+        # The texts are encoded in one call; JSON has no line ends.
+        texts = _ENCODER.encode_lines(batch.texts).split(b"\n")
+        for number, (reader, text) in enumerate(zip(self._readers, texts, strict=False)):
+            if reader is None:
+                continue
+            running, writer = reader
+            if writer is None or running.unread or writer.paused:
+                sequence = batch.sequences[number]
+                event = JobEvent(ticket=sequence.ticket, choice=sequence.choice, token=batch.event(number))
+                if running.push(event):
+                    woken.append(running)
+                continue
+            running.passed = now
+            if text != b'""':
+                writer.write_text(text)
+
+    def _reader_of(self, sequence: GenerationSequence) -> tuple[SubmittedJobs, TextWriter | None] | None:
+        """Return who reads the tokens of a sequence, and the writer of its text; None if nobody does."""
+        running = self._running.get(sequence.ticket)
+        if running is None or running.only_ends:
+            return None
+        return running, running.writer(sequence.ticket, sequence.choice)
 
     def _all_failed(self, error: VolumetricError) -> None:
         failed = dict(self._running)

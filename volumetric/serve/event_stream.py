@@ -17,10 +17,10 @@ from volumetric.serve.problem import RequestError, problem_of
 from volumetric.serve.serving import json_bytes
 
 if TYPE_CHECKING:
-    from volumetric.generate.scheduling.jobs import JobEvent
+    from volumetric.generate.scheduling.jobs import JobEvent, Ticket
     from volumetric.generate.token_events import TokenEvent
     from volumetric.serve.answer_fields import Answer
-    from volumetric.serve.engine import SubmittedJobs
+    from volumetric.serve.engine import SubmittedJobs, TextWriter
     from volumetric.serve.respond import AnswerTexts
 
 KEEP_ALIVE: Final = 10.0
@@ -52,6 +52,10 @@ class BodyWriter(Protocol):
         """Write a part of the body, after the response has started."""
         ...
 
+    def text_writer(self, head: bytes, tail: bytes) -> TextWriter:
+        """Return a writer of parts that differ in a text alone, between constant bytes."""
+        ...
+
 
 class StreamedTexts:
     """The stream of a request, as bytes.
@@ -72,6 +76,7 @@ class StreamedTexts:
         self._shape = shape
         self._begun: set[int] = set()
         self._frames: dict[int, tuple[bytes, bytes]] = {}
+        self._new_frames: list[tuple[Ticket, int, tuple[bytes, bytes]]] = []
         self._context = copy_context()  # of the request, whose id the log names
 
     def begin(self) -> bytes:
@@ -94,16 +99,26 @@ class StreamedTexts:
             except Exception:
                 return b""
 
+    def take_frames(self) -> list[tuple[Ticket, int, tuple[bytes, bytes]]]:
+        """Return, once, each job's text whose further tokens need no more than their JSON between two constant parts.
+
+        These are those parts.
+        """
+        frames, self._new_frames = self._new_frames, []
+        return frames
+
     def _join(self, events: Sequence[JobEvent]) -> bytes:
         """Return the chunks of several events: the tokens of a text share one."""
         shape, came, reasons = self._shape, dict[int, list["TokenEvent"]](), dict[int, str]()
         problem: RequestError | None = None
+        places: dict[int, tuple[Ticket, int]] = {}
         for event in events:
             try:
                 index = self._context.run(self._texts.take, event)
             except RequestError as refusal:
                 problem = refusal
                 break
+            places[index] = event.ticket, event.choice
             if event.token is not None:
                 came.setdefault(index, []).append(event.token)
             if event.generation is not None:
@@ -116,6 +131,8 @@ class StreamedTexts:
             if index in came:
                 pieces.append(shape.chunks(index, came[index]))
                 if (frame := shape.frame(index)) is not None:
+                    if index not in self._frames:
+                        self._new_frames.append((*places[index], frame))
                     self._frames[index] = frame
             if index in reasons:
                 pieces += map(shape.framed, shape.closing(index, reasons[index]))
@@ -171,6 +188,8 @@ class EventStream(Response):
                 since = time.monotonic()
                 if data := self._texts.push(events):
                     writer.write(data)
+                for ticket, choice, frame in self._texts.take_frames():
+                    self._running.direct(ticket, choice, writer.text_writer(*frame))
                 if self._texts.ended:
                     ended.set()
 
@@ -180,6 +199,7 @@ class EventStream(Response):
         try:
             write()
             while not ended.is_set():
+                since = max(since, self._running.passed)
                 left = since + (STUCK if writer.paused else KEEP_ALIVE) - time.monotonic()
                 if left > 0:
                     with contextlib.suppress(TimeoutError):

@@ -18,10 +18,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from starlette.types import ASGIApp, Message
 
 from volumetric.base.errors import DeviceError
 from volumetric.serve.http_link import HttpLink, LinkMessage, comes_by_itself, packed, unpacked
+from volumetric.serve.prepared_requests import PreparedRequest
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -62,6 +64,11 @@ class HttpFront:
         self._app = app
         parts = (max(1, (connections + number) // workers) for number in reversed(range(workers)))
         self._workers = [_Worker(app, part) for part in parts]
+
+    def share(self, content: bytes) -> None:
+        """Let workers prepare requests with the content of `volumetric.serve.prepared_requests.packed_models`."""
+        for worker in self._workers:
+            worker.share(content)
 
     async def serve(self, sockets: list[socket.socket]) -> None:
         """Serve on listening sockets until `should_exit`."""
@@ -121,6 +128,7 @@ class _Worker:
         self._requests: dict[int, _RelayedRequest] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = False
+        self._shared = b""
 
     @property
     def alive(self) -> bool:
@@ -148,6 +156,8 @@ class _Worker:
         _, self._link = await loop.create_unix_connection(
             lambda: HttpLink(self._receive, self._lost, self._resumed), sock=link
         )
+        if self._shared:
+            self._link.send(LinkMessage.MODELS, 0, self._shared)
         self._connections = connections
 
     def take(self, sock: socket.socket) -> bool:
@@ -159,6 +169,12 @@ class _Worker:
         except OSError:
             return False
         return True
+
+    def share(self, content: bytes) -> None:
+        """Pass on what requests are prepared with, also to later processes."""
+        self._shared = content
+        if self._link is not None:
+            self._link.send(LinkMessage.MODELS, 0, content)
 
     def stop(self) -> None:
         """Let the process end after current responses."""
@@ -246,10 +262,32 @@ class _LinkWriter:
         """Write a part."""
         self._link.send(LinkMessage.BODY, self._number, data)
 
+    def text_writer(self, head: bytes, tail: bytes) -> _LinkTexts:
+        """Return a writer of parts that differ in a text alone, between constant bytes."""
+        return _LinkTexts(self, self._link, self._link.send_frame(self._number, head, tail))
+
     def resume(self) -> None:
         """Go on, unless there is another reason not to."""
         if self.on_resume is not None and not self.paused:
             self.on_resume()
+
+
+class _LinkTexts:
+    """Writes parts that differ in a text alone; see `volumetric.serve.engine.TextWriter`."""
+
+    def __init__(self, writer: _LinkWriter, link: HttpLink, frame: int) -> None:
+        self._writer = writer
+        self._link = link
+        self._frame = frame
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing should be written, for the client or the worker does not read."""
+        return self._writer.stopped or self._link.paused
+
+    def write_text(self, text: bytes) -> None:
+        """Write a text: the worker has what encloses it."""
+        self._link.send_text(self._frame, text)
 
 
 class _RelayedRequest:
@@ -280,11 +318,15 @@ class _RelayedRequest:
             return
         if kind == LinkMessage.GONE:
             self._gone = True
+        elif kind == LinkMessage.PREPARED:
+            self._pulled = False
+            self._scope["state"]["prepared"] = msgspec.msgpack.decode(content, type=PreparedRequest)
+            self._came.append({"type": "http.request", "body": b"", "more_body": False})
         elif kind != LinkMessage.RESUME:
             self._pulled = False
             more = kind == LinkMessage.PART
             self._came.append({"type": "http.request", "body": content, "more_body": more})
-        if kind != LinkMessage.PART and kind != LinkMessage.LAST:
+        if kind not in {LinkMessage.PART, LinkMessage.LAST, LinkMessage.PREPARED}:
             self.writer.stopped = False
             self._writable.set()
             self.writer.resume()

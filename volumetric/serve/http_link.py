@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ import msgspec
 
 _HEAD: Final = struct.Struct("<BII")
 """Kind, number of the request, bytes of content."""
+_FRAME: Final = struct.Struct("<II")
+"""Number of the frame, bytes that precede the text."""
 
 
 class LinkMessage(IntEnum):
@@ -34,6 +36,8 @@ class LinkMessage(IntEnum):
     """The client does not read."""
     RESUME = 6
     """The client reads again."""
+    PREPARED = 16
+    """The whole body, in place of LAST; the content is a `volumetric.serve.prepared_requests.PreparedRequest`."""
     # To the worker
     PULL = 7
     """The next part of the body is wanted, or the news that the client has disconnected."""
@@ -47,6 +51,12 @@ class LinkMessage(IntEnum):
     """The response ends here, although it is not complete."""
     STOP = 12
     """Accept no more connections, and end after the current responses."""
+    FRAME = 13
+    """What encloses a text of the response for each further token; see `HttpLink.send_frame`."""
+    MODELS = 15
+    """What requests are prepared with; the content is of `volumetric.serve.prepared_requests.packed_models`."""
+    TEXTS = 14
+    """The next text of several frames, of any requests; see `HttpLink.send_text`."""
 
 
 class HttpLink(asyncio.Protocol):
@@ -73,12 +83,30 @@ class HttpLink(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
         self._read = bytearray()
         self._unsent: list[bytes] = []
+        self._frames: list[int] = []  # of the unsent `_texts`
+        self._texts: list[bytes] = []
+        self._last_frame = 0
 
     def send(self, kind: int, number: int = 0, content: bytes = b"") -> None:
         """Send a message, with all others of this turn of the event loop."""
+        if self._texts:
+            self._pack_texts()
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent += (_HEAD.pack(kind, number, len(content)), content)
+
+    def send_frame(self, number: int, head: bytes, tail: bytes) -> int:
+        """Send what encloses a text of a request, and return the number of the frame, for `send_text`."""
+        self._last_frame = frame = (self._last_frame + 1) % 2**32
+        self.send(LinkMessage.FRAME, number, _FRAME.pack(frame, len(head)) + head + tail)
+        return frame
+
+    def send_text(self, frame: int, text: bytes) -> None:
+        """Send the text of a token, in one message with those of all others."""
+        if not self._unsent and not self._texts:
+            self._loop.call_soon(self._flush)
+        self._frames.append(frame)
+        self._texts.append(text)
 
     def close(self) -> None:
         """Send what is unsent, and close this end."""
@@ -86,7 +114,18 @@ class HttpLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def _pack_texts(self) -> None:
+        """Make a message of all unsent texts."""
+        frames, texts, count = self._frames, self._texts, len(self._texts)
+        head = struct.pack(f"<I{2 * count}I", count, *frames, *map(len, texts))
+        content = head + b"".join(texts)
+        self._unsent += (_HEAD.pack(LinkMessage.TEXTS, 0, len(content)), content)
+        frames.clear()
+        texts.clear()
+
     def _flush(self) -> None:
+        if self._texts:
+            self._pack_texts()
         if self._unsent and self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(self._unsent))
         self._unsent.clear()
@@ -121,6 +160,23 @@ class HttpLink(asyncio.Protocol):
             self._receive(kind, number, read[at + _HEAD.size : end])
             at = end
         del self._read[:at]
+
+
+def unpacked_frame(content: bytes) -> tuple[int, bytes, bytes]:
+    """Decode the content of a FRAME: its number, and what precedes and follows a text."""
+    frame, length = _FRAME.unpack_from(content)
+    start = _FRAME.size
+    return frame, content[start : start + length], content[start + length :]
+
+
+def unpacked_texts(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """Decode the content of TEXTS: the number of each frame, and its text."""
+    (count,) = struct.unpack_from("<I", content)
+    numbers = struct.unpack_from(f"<{2 * count}I", content, 4)
+    at = 4 + 8 * count
+    for frame, length in zip(numbers[:count], numbers[count:], strict=True):
+        yield frame, content[at : at + length]
+        at += length
 
 
 def comes_by_itself(scope: Mapping[str, Any]) -> bool:

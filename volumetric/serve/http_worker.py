@@ -1,4 +1,6 @@
-"""A process that speaks HTTP for the server: it accepts what the server passes on, and knows nothing of models.
+"""A process that speaks HTTP for the server: it accepts what the server passes on, and prepares requests.
+
+It has no weights: it knows of models what prompts are made with, see `volumetric.serve.prepared_requests`.
 
 `main` is its program. It gets two sockets: one passes connections that the server has accepted, the other is the link.
 It ends when the server asks it to, or when the link is lost. Signals go to the server alone.
@@ -19,11 +21,23 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 
 from volumetric.serve.descriptors import allowed_connections
-from volumetric.serve.http_link import HttpLink, LinkMessage, comes_by_itself, packed, unpacked
+from volumetric.serve.http_link import (
+    HttpLink,
+    LinkMessage,
+    comes_by_itself,
+    packed,
+    unpacked,
+    unpacked_frame,
+    unpacked_texts,
+)
+from volumetric.serve.middleware import plain_path
 from volumetric.serve.protocol import ChunkWriter, HttpProtocol, http_config
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
+
+    from volumetric.serve.engine import TextWriter
+    from volumetric.serve.prepared_requests import Preparer
 
 _SCOPE: Final = (
     "type",
@@ -40,6 +54,8 @@ _SCOPE: Final = (
     "headers",
 )
 """Parts of a request's scope that are passed on."""
+SMALL: Final = 2**14
+"""Bytes of a body that is prepared in the event loop; longer ones are prepared in a thread."""
 _ACCEPTED: Final = 64
 """Most connections taken in one turn of the event loop."""
 
@@ -52,25 +68,59 @@ class _Relay:
         self.server: _WorkerServer | None = None
         self._numbers = itertools.count(1)
         self._requests: dict[int, _RelayedResponse] = {}
+        self._frames: dict[int, _Frame] = {}
+        self._learning: set[asyncio.Task[None]] = set()
+        self.preparer: Preparer | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Relay a request."""
         assert self.link is not None
         number = next(self._numbers) % 2**32
-        self._requests[number] = response = _RelayedResponse(self.link, number, scope["state"]["writer"], receive)
+        preparer = self.preparer
+        self._requests[number] = response = _RelayedResponse(
+            self.link, number, scope["state"]["writer"], receive, preparer, plain_path(scope["path"])
+        )
         self.link.send(LinkMessage.REQUEST, number, packed({name: scope[name] for name in _SCOPE}))
         try:
             await response.relay(send, pull=comes_by_itself(scope))
         finally:
             del self._requests[number]
+            for frame in response.frames:
+                del self._frames[frame]
 
     def receive(self, kind: int, number: int, content: bytes) -> None:
         """Take a message of the server."""
+        if kind == LinkMessage.TEXTS:
+            self._write_texts(content)
+            return
+        if kind == LinkMessage.MODELS:
+            task = asyncio.ensure_future(self._learn(content))
+            self._learning.add(task)
+            task.add_done_callback(self._learning.discard)
+            return
         response = self._requests.get(number)
-        if response is not None:
+        if response is not None and kind == LinkMessage.FRAME:
+            frame, head, tail = unpacked_frame(content)
+            self._frames[frame] = _Frame(response, head, tail)
+            response.frames.append(frame)
+        elif response is not None:
             response.take(kind, content)
         elif kind == LinkMessage.STOP and self.server is not None:
             self.server.should_exit = True
+
+    async def _learn(self, content: bytes) -> None:
+        """Prepare requests from now on."""
+        from volumetric.serve.prepared_requests import Preparer
+
+        self.preparer = await asyncio.to_thread(Preparer, content)
+
+    def _write_texts(self, content: bytes) -> None:
+        """Write the next text of several responses; those of clients that have left are dropped."""
+        frames = self._frames
+        for number, text in unpacked_texts(content):
+            frame = frames.get(number)
+            if frame is not None:
+                frame.response.take_text(frame, text)
 
     def lost(self) -> None:
         """End: the server has closed the link, or it has ended."""
@@ -78,16 +128,41 @@ class _Relay:
             self.server.should_exit = self.server.force_exit = True
 
 
-class _RelayedResponse:
-    """A request whose response comes through the link."""
+class _Frame:
+    """What encloses a text of a response, for each further token."""
 
-    def __init__(self, link: HttpLink, number: int, writer: ChunkWriter, receive: Receive) -> None:
+    def __init__(self, response: _RelayedResponse, head: bytes, tail: bytes) -> None:
+        self.response = response
+        self.head, self.tail = head, tail
+        self.texts: TextWriter | None = None  # once the response has started
+
+
+class _RelayedResponse:
+    """A request whose response comes through the link.
+
+    Attributes
+    ----------
+    frames : numbers of its frames
+    """
+
+    def __init__(
+        self,
+        link: HttpLink,
+        number: int,
+        writer: ChunkWriter,
+        receive: Receive,
+        preparer: Preparer | None,
+        path: str,
+    ) -> None:
         self._link = link
         self._number = number
         self._writer = writer
         self._receive = receive
+        self._preparer = preparer
+        self._path = path
         self._came: deque[tuple[int, bytes]] = deque()
         self._wake = asyncio.Event()
+        self.frames: list[int] = []
         self._direct = False  # the response has started, and no message waits
         self._told = False  # PAUSE was sent
         self._pulling: asyncio.Task[None] | None = None
@@ -103,6 +178,17 @@ class _RelayedResponse:
             self._direct = False
             self._came.append((kind, content))
             self._wake.set()
+
+    def take_text(self, frame: _Frame, text: bytes) -> None:
+        """Take the text of a token."""
+        if not self._direct:
+            self.take(LinkMessage.BODY, frame.head + text + frame.tail)
+            return
+        if frame.texts is None:
+            frame.texts = self._writer.text_writer(frame.head, frame.tail)
+        frame.texts.write_text(text)
+        if self._writer.paused != self._told:
+            self._tell()
 
     async def relay(self, send: Send, *, pull: bool) -> None:
         """Send the response, until it has ended or is aborted; with `pull`, pass on the first part of the body."""
@@ -132,9 +218,18 @@ class _RelayedResponse:
         message = await self._receive()
         if message["type"] == "http.disconnect":
             self._link.send(LinkMessage.GONE, self._number)
-        else:
-            kind = LinkMessage.PART if message.get("more_body", False) else LinkMessage.LAST
-            self._link.send(kind, self._number, message.get("body", b""))
+            return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        preparer, self._preparer = self._preparer, None  # only of a body that comes whole
+        if preparer is not None and not more and preparer.takes(self._path, body):
+            if len(body) <= SMALL:
+                content = preparer.prepare(self._path, body)
+            else:
+                content = await asyncio.to_thread(preparer.prepare, self._path, body)
+            if content is not None:
+                self._link.send(LinkMessage.PREPARED, self._number, content)
+                return
+        self._link.send(LinkMessage.PART if more else LinkMessage.LAST, self._number, body)
 
     def _tell(self) -> None:
         """Tell the server whether the client reads, if that has changed."""

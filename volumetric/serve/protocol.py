@@ -20,6 +20,7 @@ from volumetric.serve.problem import RequestError, bad_request
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+    from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
 HEAD_SECONDS: Final = 30.0
 """Most seconds for the head of a request, from its first byte or from the start of the connection."""
@@ -65,6 +66,34 @@ class ChunkWriter:
         if not cycle.disconnected:
             chunked = cycle.scope["http_version"] != "1.0"
             cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+
+    def text_writer(self, head: bytes, tail: bytes) -> ChunkTexts:
+        """Return a writer of parts that differ in a text alone, between constant bytes."""
+        return ChunkTexts(self, self._protocol.cycle, head, tail)
+
+
+class ChunkTexts:
+    """Writes parts that differ in a text alone; see `volumetric.serve.engine.TextWriter`."""
+
+    def __init__(self, writer: ChunkWriter, cycle: RequestResponseCycle, head: bytes, tail: bytes) -> None:
+        self._writer = writer
+        self._cycle = cycle
+        self._write = cycle.transport.write
+        self._size = len(head) + len(tail)
+        chunked = cycle.scope["http_version"] != "1.0"
+        self._head, self._tail = (b"\r\n" + head, tail + b"\r\n") if chunked else (head, tail)
+        self._chunked = chunked
+
+    @property
+    def paused(self) -> bool:
+        """Whether the client does not read."""
+        return self._writer.paused
+
+    def write_text(self, text: bytes) -> None:
+        """Write a text between the constant bytes."""
+        if not self._cycle.disconnected:
+            size = b"%x" % (self._size + len(text)) if self._chunked else b""
+            self._write(size + self._head + text + self._tail)
 
 
 class HttpProtocol(H11Protocol):

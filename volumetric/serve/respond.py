@@ -185,6 +185,7 @@ class AnswerTexts:
 
 async def _whole_response(request: Request, running: SubmittedJobs, shape: Answer) -> Response:
     """Wait for all texts, or until the client disconnects."""
+    running.only_ends = True
     making = asyncio.ensure_future(_all_texts(running))
     leaving = asyncio.ensure_future(wait_for_disconnect(request.receive))
     try:

@@ -24,6 +24,7 @@ from volumetric.serve.descriptors import allowed_connections
 from volumetric.serve.engine import Engine
 from volumetric.serve.http_front import HttpFront
 from volumetric.serve.model_opening import open_in_thread
+from volumetric.serve.prepared_requests import packed_models
 from volumetric.serve.protocol import http_config
 from volumetric.serve.serving import ServedModel, ServerSettings, Serving, generates, sequence_bytes
 
@@ -205,9 +206,18 @@ class Server:
             if self._server is not None:
                 self._server.should_exit = True
             return
+        await self._share()
         self.serving.ready = True
         supervisor.tell(supervisor.READY)
         on_ready()
+
+    async def _share(self) -> None:
+        """Let processes for HTTP prepare requests with the models of now."""
+        self.serving.version += 1
+        if isinstance(self._server, HttpFront):
+            self._server.share(
+                await asyncio.to_thread(packed_models, self.serving.version, self.serving.models, self.serving.settings)
+            )
 
     async def _tidy(self) -> None:
         """Return free memory to the system periodically."""
@@ -297,6 +307,7 @@ class Server:
                 continue
             before = self.serving.models[name]
             self.serving.models = {**self.serving.models, name: served}
+            await self._share()
             logger.info("%s was reloaded", name)
             self._before.add(before)
             while before.busy:

@@ -255,6 +255,7 @@ class Serving:
     settings : see `ServerSettings`
     created : when the server started, in Unix time
     ready : requests are accepted; false during loading and shutdown
+    version : number of reloads of a model: what processes for HTTP know may be older
     pool : threads for tokenizers and templates
     encoders : threads for embeddings
     compilers : grammar compilers of all models
@@ -264,6 +265,7 @@ class Serving:
     settings: ServerSettings
     created: int
     ready: bool = False
+    version: int = 0
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="tokenizer"))
     compilers: SharedTrials = field(default_factory=SharedTrials)
     encoders: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="encoder"))

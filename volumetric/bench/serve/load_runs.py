@@ -31,6 +31,11 @@ def question(number: int) -> str:
     )
 
 
+def messages_of(number: int) -> list[dict[str, str]]:
+    """Return the conversation of a request: the common prefix, and a question of its own."""
+    return [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": question(number)}]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """The load of a server.
@@ -110,8 +115,7 @@ async def _run(target: ServerTarget, load: Load, first: int) -> tuple[list[Clien
 
     async def work() -> None:
         for number in numbers:
-            messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": question(number)}]
-            body = {"model": "default", "messages": messages, "max_tokens": load.tokens, "seed": number}
+            body = {"model": "default", "messages": messages_of(number), "max_tokens": load.tokens, "seed": number}
             answers.append(await ask(target, body | {"temperature": 0} | dict(load.fields), load.timeout))
 
     began = time.perf_counter()

@@ -13,6 +13,7 @@ from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
 from volumetric.generate.scheduling.prefill_budget import ENOUGH, PrefillBudget
 from volumetric.generate.scheduling.prefix_cache import PrefixCache, common_length
 from volumetric.generate.scheduling.scheduler_stats import SchedulerStats
+from volumetric.generate.scheduling.token_batch import GrowingStates
 from volumetric.run.adapted_executable import state_for
 
 if TYPE_CHECKING:
@@ -35,19 +36,29 @@ class BatchSlots:
     limits : number of slots, and limits of a call
     room : memory of states
     settle : truncates states to the returned tokens; called before a state is read
+    sync : writes the tokens so far into the sequences; called before they are counted
     """
 
-    def __init__(self, executable: Executable, limits: Limits, room: StateBudget, settle: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        executable: Executable,
+        limits: Limits,
+        room: StateBudget,
+        settle: Callable[[], None],
+        sync: Callable[[], None],
+    ) -> None:
         self._executable = executable
         self._limits = limits
         self._room = room
         self._settle = settle
+        self._sync = sync
         self._pace = PrefillBudget(limits.max_stall)
         self._prefixes = PrefixCache(limits.prefix_bytes, room.bytes_kept) if limits.prefix_bytes else None
         self._spare: list[tuple[str, State]] = []  # with their adapters
         self._resting: list[GenerationSequence] = []
         """Generations without a slot whose states are kept, the longest suspended first."""
         self.all: list[GenerationSequence] = []
+        self._growing: GrowingStates | None = None  # while all decode in the device's loop
 
     def __len__(self) -> int:
         """Number of slots in use, including those of followers that wait for their prompt."""
@@ -68,6 +79,7 @@ class BatchSlots:
         limit = self._room.limit
         if limit is None or len(without) == len(self.all):
             return True
+        self._sync()
         ahead = min(sequence.transcript.tokens_left, self._limits.ahead)
         need = self._bytes() - sum(self._bytes_of(one, 0) for one in without)
         need += sequence.texts * self._room.bytes_of(len(sequence.ids) + ahead)
@@ -149,15 +161,18 @@ class BatchSlots:
             state.reset()
             self._spare.append((sequence.ticket.job.adapter, state))
 
-    def share(self, looping: Sequence[GenerationSequence] = ()) -> list[tuple[GenerationSequence, int]]:
+    def share(self, looping: Sequence[GenerationSequence] = ()) -> Sequence[tuple[GenerationSequence, int]]:
         """Return the generations of the next call, and their rows: all that decode, and the first prompts.
 
         Parameters
         ----------
-        looping : generations that are known to decode
+        looping : generations that are known to decode; the same object as long as they do
         """
-        if self.all == list(looping):
-            return [(sequence, 1) for sequence in self.all]
+        if looping and self.all == list(looping):
+            if self._growing is None or self._growing.sequences is not looping:
+                self._growing = GrowingStates(looping, self._room)
+            return self._growing.rows
+        self._growing = None
         prompts = sorted([sequence for sequence in self.all if not sequence.decoding], key=_turn)
         if not prompts:
             return [(sequence, 1) for sequence in self.all]
@@ -191,11 +206,10 @@ class BatchSlots:
 
     def fit(self, taking: Sequence[tuple[GenerationSequence, int]]) -> Iterator[GenerationSequence]:
         """Free memory for the rows of a call; yield the generations that lose their slots, the youngest first."""
-        limit = self._room.limit
+        need, limit = self._need(taking), self._room.limit
         if limit is None:
             return
-        rows = {id(sequence): count for sequence, count in taking}
-        while (need := sum([self._bytes_of(sequence, rows.get(id(sequence), 0)) for sequence in self.all])) > limit:
+        while need > limit:
             if len(self.all) < 2:  # never larger than the scheduler's limit for a job
                 break
             youngest = max(self.all, key=lambda sequence: sequence.order)
@@ -204,10 +218,19 @@ class BatchSlots:
             youngest.forget()
             youngest.rest()
             yield youngest
+            need = self._need(taking)
         while self._resting and need + self._resting_bytes() > limit:
             self._resting.pop(0).forget()
         if self._prefixes is not None:
             self._prefixes.shrink(limit - need - self._resting_bytes())
+
+    def _need(self, taking: Sequence[tuple[GenerationSequence, int]]) -> int:
+        """Return the memory of all generations with a slot, with their rows of a call."""
+        if self._growing is not None and self._growing.rows is taking:
+            return self._growing.grow()
+        self._growing = None
+        rows = {id(sequence): count for sequence, count in taking}
+        return sum([self._bytes_of(sequence, rows.get(id(sequence), 0)) for sequence in self.all])
 
     def holds_guesses(self) -> bool:
         """Whether there is memory for the draft rows, and for copies of states that cannot be truncated."""
@@ -251,7 +274,11 @@ class BatchSlots:
 
     def measure(self, stats: SchedulerStats) -> None:
         """Update the memory statistics."""
-        stats.state_bytes = sum([self._bytes_of(sequence, 0) for sequence in self.all]) + self._resting_bytes()
+        growing = self._growing
+        if growing is not None and self.all == list(growing.sequences):
+            stats.state_bytes = growing.nbytes + self._resting_bytes()
+        else:
+            stats.state_bytes = sum([self._bytes_of(sequence, 0) for sequence in self.all]) + self._resting_bytes()
         if self._prefixes is not None:
             stats.prefix_bytes, stats.prefix_entries = self._prefixes.nbytes, len(self._prefixes)
             stats.prefix_evictions = self._prefixes.evictions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -12,14 +12,13 @@ from volumetric.base._typing import F32Array
 from volumetric.base.errors import DeviceError, GenerationError
 from volumetric.generate.sampler import Draw, draw_together
 from volumetric.generate.scheduling.generation_sequence import GenerationSequence
+from volumetric.generate.scheduling.token_batch import LoopedTexts, StepOutcomes
 from volumetric.generate.token_events import TokenEvent
 from volumetric.run.device import SequenceRows, State, TokenSampling, output_of
 from volumetric.run.logits import argmax_token
 
 if TYPE_CHECKING:
     from volumetric.run.device import Executable, TokenSampler
-
-StepOutcomes: TypeAlias = list[tuple[GenerationSequence, "TokenEvent | GenerationError"]]
 
 
 class DeviceCalls:
@@ -38,6 +37,7 @@ class DeviceCalls:
         # Computed once: a check against a protocol takes 20 µs.
         self._drawing = executable if isinstance(executable, TokenSampling) else None
         self._together: tuple[GenerationSequence, ...] = ()
+        self._texts: LoopedTexts | None = None
         self._loop: Generator[list[int]] | None = None
 
     def run(
@@ -61,9 +61,9 @@ class DeviceCalls:
         if not any(sequence.guesses for sequence in together):
             # Sequences of a loop decode until it is stopped.
             if self._loop is not None and together == self._together:
-                return self._next(together)
+                return self._next()
             if all(sequence.decoding for sequence in together) and self._begin(together):
-                return self._next(together)
+                return self._next()
         self.stop()
         return self._call(taking, follow)
 
@@ -76,24 +76,32 @@ class DeviceCalls:
         """
         if self._loop is None or self._together != (sequence,):
             return self.run([(sequence, 1)])
-        return self._next(self._together)
+        return self._next()
 
     @property
     def looping(self) -> Sequence[GenerationSequence]:
         """The sequences that decode in the device's loop; none if it does not run."""
         return self._together if self._loop is not None else ()
 
+    def sync(self) -> None:
+        """Write the tokens of the device's loop into the sequences and transcripts; `stop` does so, too."""
+        if self._texts is not None:
+            self._texts.sync()
+
     def stop(self) -> None:
         """End the device's loop: each state then contains exactly the tokens fed."""
         loop, self._loop, self._together = self._loop, None, ()
+        texts, self._texts = self._texts, None
+        if texts is not None:
+            texts.close()
         if loop is not None:
             loop.close()
 
     def _begin(self, together: tuple[GenerationSequence, ...]) -> bool:
         """Start a loop in which the device chooses the tokens of the sequences, if it can."""
+        self.stop()
         states, last = [sequence.state for sequence in together], [sequence.ids[-1] for sequence in together]
         if all(sequence.likeliest for sequence in together):
-            self.stop()
             self._together, self._loop = together, self._executable.greedy(states, last)
             return True
         if self._drawing is None or not all(sequence.drawable for sequence in together):
@@ -101,13 +109,14 @@ class DeviceCalls:
         choosers = [sequence.transcript.sampler.chooser for sequence in together]
         if not self._drawing.can_sample(choosers):
             return False
-        self.stop()
         self._together, self._loop = together, self._drawing.sample_loop(states, last, choosers)
         return True
 
-    def _next(self, together: tuple[GenerationSequence, ...]) -> StepOutcomes:
-        began = time.perf_counter()
+    def _next(self) -> StepOutcomes:
+        began, together = time.perf_counter(), self._together
         assert self._loop is not None
+        if self._texts is None:
+            self._texts = LoopedTexts(together)
         try:
             tokens = next(self._loop)
         except GenerationError as error:
@@ -118,16 +127,8 @@ class DeviceCalls:
                     _go_back(sequence)
                 elif sequence.state is not None:
                     sequence.fed = sequence.state.position
-            return [(sequence, error) for sequence in guilty]
-        seconds = time.perf_counter() - began
-        outcomes: StepOutcomes = []
-        for sequence, token in zip(together, tokens, strict=True):
-            sequence.fed += 1
-            sequence.ids.append(token)
-            transcript = sequence.transcript
-            transcript.count_time(seconds)
-            outcomes.append((sequence, transcript.take_token(token)))
-        return outcomes
+            return StepOutcomes([(sequence, error) for sequence in guilty])
+        return self._texts.take(tokens, time.perf_counter() - began)
 
     def _call(
         self,
@@ -159,7 +160,7 @@ class DeviceCalls:
             else:
                 picked.append((sequence, output))
         outcomes = _draw_all(ready, [sequence for sequence, _ in taking], began)
-        outcomes += [
+        outcomes.single += [
             (sequence, _advance(sequence, Draw(token=one)) if isinstance(one, int) else one) for sequence, one in picked
         ]
         self._settle([sequence for sequence, _ in taking if sequence.guesses], before)
@@ -223,7 +224,7 @@ def _draw_all(
     ready: Sequence[tuple[GenerationSequence, F32Array]], waited: Sequence[GenerationSequence], began: float
 ) -> StepOutcomes:
     """Draw from the first logits of each, and from the next ones after accepted draft tokens."""
-    outcomes: StepOutcomes = []
+    outcomes = StepOutcomes()
     place, counted = 0, {id(sequence): sequence for sequence in (*waited, *(sequence for sequence, _ in ready))}
     while counted:
         draws = _draw([(sequence, logits[place]) for sequence, logits in ready])
@@ -234,12 +235,12 @@ def _draw_all(
         right: list[tuple[GenerationSequence, F32Array]] = []
         for (sequence, logits), drawn in zip(ready, draws, strict=True):
             if isinstance(drawn, GenerationError):
-                outcomes.append((sequence, drawn))
+                outcomes.single.append((sequence, drawn))
                 continue
             same = sequence.guesses[place : place + 1] == [drawn.token]
             sequence.transcript.accepted += same
             event = _advance(sequence, drawn)
-            outcomes.append((sequence, event))
+            outcomes.single.append((sequence, event))
             if same and event.finish_reason is None:
                 right.append((sequence, logits))
         ready, counted, place = right, {id(sequence): sequence for sequence, _ in right}, place + 1

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base._typing import F32Array
-from volumetric.base.errors import DoesNotFitError, GenerationError, SpecError
+from volumetric.base.errors import DoesNotFitError, ExpiredError, GenerationError, SpecError
 from volumetric.generate.constraint import AllowedTokens, Constraint
 from volumetric.generate.prompt import check_ids
 from volumetric.generate.scheduling.jobs import Job, Ticket
@@ -241,6 +241,16 @@ def due(ticket: Ticket, patience: float | None) -> float:
     """
     until = float("inf") if ticket.job.deadline is None else ticket.job.deadline
     return until if patience is None or ticket.started else min(until, ticket.submitted + patience)
+
+
+def expiry(ticket: Ticket, patience: float | None, now: float) -> ExpiredError | None:
+    """Return why a job has failed by `now`, see `due`; None if it has time."""
+    deadline = ticket.job.deadline
+    if deadline is not None and now >= deadline:
+        return ExpiredError("the request did not finish before its deadline", queued=not ticket.started)
+    if patience is not None and not ticket.started and now >= ticket.submitted + patience:
+        return ExpiredError(f"the request got no slot within {patience:g} s", queued=True)
+    return None
 
 
 def scores(logits: F32Array, tokens: np.ndarray, tops: int) -> tuple[list[float], list[TopLogprobs]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from volumetric.generate.scheduling.generation_sequence import GenerationSequence
+    from volumetric.generate.scheduling.token_batch import TokenBatch
     from volumetric.generate.token_events import TokenEvent
 
 _SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
@@ -163,6 +164,13 @@ class StepTokens:
             self._first.append(self._now - sequence.ticket.submitted)
             self._cached += sequence.transcript.cached if not sequence.choice else 0
         sequence.last = self._now
+
+    def add_batch(self, batch: TokenBatch) -> None:
+        """Count the tokens of a batch, none of which is a first one."""
+        for adapter, count in batch.adapters.items():
+            self._tokens[adapter] = self._tokens.get(adapter, 0) + count
+        for since, count in batch.source.times_since(batch.sequences, self._now).items():
+            self._between[since] = self._between.get(since, 0) + count
 
     def add_to(self, stats: SchedulerStats) -> None:
         """Add the counts to the statistics."""

@@ -14,7 +14,7 @@ from volumetric.base.errors import GenerationError
 from volumetric.generate.drafters import PromptLookup
 from volumetric.generate.prompt import check_ids
 from volumetric.serve.answer_grammar import answers_in_form, grammar_of
-from volumetric.serve.bodies import read_body
+from volumetric.serve.bodies import prompts_of, read_body
 from volumetric.serve.completion_answers import ChatAnswer
 from volumetric.serve.event_stream import cancel_on_disconnect
 from volumetric.serve.fields.chat_request import ChatRequest
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from volumetric.generate.drafters import Drafter
     from volumetric.generate.grammar import Grammar
     from volumetric.generate.scheduling.jobs import Job
+    from volumetric.loaders.chat_contents import MessageContents
     from volumetric.serve.chat_format import ChatFormat
     from volumetric.serve.serving import ServedModel, Serving
     from volumetric.serve.tools.request_tools import RequestTools
@@ -44,7 +45,7 @@ async def chat(request: Request) -> Response:
     serving: Serving = request.app.state.serving
     body = await read_body(request, ChatRequest)
     async with cancel_on_disconnect(request.receive):
-        conversation = await prepare_chat(serving, body)
+        conversation = await prepare_chat(serving, body, prompts_of(request))
     sizes = [len(job.prompt) for job in conversation.jobs]
     shape = ChatAnswer(
         **conversation.served.answer_options(body), sizes=sizes, texts=body.texts, form=conversation.form
@@ -68,11 +69,15 @@ class PreparedChat:
     form: OutputFormat | None
 
 
-async def prepare_chat(serving: Serving, body: ChatRequest) -> PreparedChat:
+async def prepare_chat(serving: Serving, body: ChatRequest, prompts: Sequence[list[int]] | None = None) -> PreparedChat:
     """Prepare a conversation with its tools, constraints and sampling parameters.
 
     Tools, constraints, drafts, reasoning and channels cost nothing unless the request or the model's chat format has
     them.
+
+    Parameters
+    ----------
+    prompts : token ids of the conversation, if a process for HTTP has made them
 
     Raises
     ------
@@ -94,9 +99,12 @@ async def prepare_chat(serving: Serving, body: ChatRequest) -> PreparedChat:
     )
     drafter = form = grammar = None
     try:
-        messages, args, size, ids = await serving.run_in_thread(
-            _messages, served, not serving.settings.parse_special, body, style, tools, args
-        )
+        if prompts is not None and tools is None:
+            (ids,), messages, size = prompts, [], 0
+        else:
+            messages, args, size, ids = await serving.run_in_thread(
+                _messages, served, not serving.settings.parse_special, body, style, tools, args
+            )
         if ids is None:
             ids = await serving.run_in_thread(conversation_ids, served, messages, args, going_on, size=size)
         if body.prediction is not None:
@@ -270,7 +278,14 @@ def conversation_ids(
     contents = model.contents
     if contents is None or model.loaded.chat_template is None:
         return model.encode(messages, template_args=args, limit=limit)  # raises an error that names the missing part
-    render = contents.render_beginning if going_on else contents.render
-    ids = contents.encode(render(messages, **args), limit=limit)
+    ids = rendered_ids(contents, messages, args, limit, going_on=going_on)
     check_ids(ids, model.plan)
     return ids
+
+
+def rendered_ids(
+    contents: MessageContents, messages: list[dict[str, Any]], args: dict[str, Any], limit: int, *, going_on: bool
+) -> list[int]:
+    """Return the token ids of a conversation, see `conversation_ids`; `limit` is that of `Tokenizer.encode`."""
+    render = contents.render_beginning if going_on else contents.render
+    return contents.encode(render(messages, **args), limit=limit)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from volumetric.base.errors import GenerationError
 from volumetric.serve.answer_grammar import grammar_of
-from volumetric.serve.bodies import read_body
+from volumetric.serve.bodies import prompts_of, read_body
 from volumetric.serve.completion_answers import TextAnswer
 from volumetric.serve.echo import EchoAnswer
 from volumetric.serve.event_stream import cancel_on_disconnect
@@ -41,10 +41,14 @@ async def completions(request: Request) -> Response:
         encode = partial(filling.prompt, after=body.suffix, limit=context)
     async with cancel_on_disconnect(request.receive):
         try:
-            sources = await serving.run_in_thread(_prompts, served, body)
-            prompts = [
-                await serving.run_in_thread(encode, one, size=len(one) + len(body.suffix or "")) for one in sources
-            ]
+            prompts = None if body.suffix else prompts_of(request)
+            if prompts is not None:
+                sources = body.prompts()
+            else:
+                sources = await serving.run_in_thread(_prompts, served, body)
+                prompts = [
+                    await serving.run_in_thread(encode, one, size=len(one) + len(body.suffix or "")) for one in sources
+                ]
         except GenerationError as error:
             raise problem_of(error, param="prompt") from None
         grammar = await grammar_of(serving, served, body)
