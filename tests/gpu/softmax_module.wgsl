@@ -11,7 +11,6 @@ struct Control {
     places: array<vec4<u32>, PLACES>,
     starts: array<vec4<u32>, PLACES / 4u>,
 }
-@group(0) @binding(14) var<uniform> ctl: Control;
 const PLACES: u32 = 512u;
 const NEAR_PAGES: u32 = 56u;
 const LOWEST: f32 = -0x1.fffffep+127;
@@ -50,7 +49,6 @@ fn lane_sum(value: f32, size: u32) -> f32 {
     if (size > 4u && SUBGROUP > 4u) { v += subgroupShuffleXor(v, 4u); }
     if (size > 8u && SUBGROUP > 8u) { v += subgroupShuffleXor(v, 8u); }
     if (size > 16u && SUBGROUP > 16u) { v += subgroupShuffleXor(v, 16u); }
-    if (size > 32u && SUBGROUP > 32u) { v += subgroupShuffleXor(v, 32u); }
     return v;
 }
 fn lane_max(value: f32, size: u32) -> f32 {
@@ -60,7 +58,6 @@ fn lane_max(value: f32, size: u32) -> f32 {
     if (size > 4u && SUBGROUP > 4u) { v = max(v, subgroupShuffleXor(v, 4u)); }
     if (size > 8u && SUBGROUP > 8u) { v = max(v, subgroupShuffleXor(v, 8u)); }
     if (size > 16u && SUBGROUP > 16u) { v = max(v, subgroupShuffleXor(v, 16u)); }
-    if (size > 32u && SUBGROUP > 32u) { v = max(v, subgroupShuffleXor(v, 32u)); }
     return v;
 }
 fn team_sum(value: f32, lid: u32, size: u32) -> f32 {

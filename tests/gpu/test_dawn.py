@@ -89,6 +89,48 @@ print(device.context.webgpu.name, *islice(greedy_ids(executable, state, 5), 60))
 """
 
 
+INTERRUPTED = """
+import threading
+from itertools import islice
+import numpy as np
+from tests.networks import tiny_llama
+from volumetric.devices.gpu import GpuDevice
+from volumetric.network import initialise
+from volumetric.run import RunOptions, lower
+from volumetric.run.call_batch import greedy_ids
+
+def encoding():
+    return any(thread.name.startswith("gpu-encode") for thread in threading.enumerate())
+
+def generated():
+    state = executable.new_state()
+    executable.forward(state, np.arange(5, dtype=np.int32))
+    return list(islice(greedy_ids(executable, state, 5), 8))
+
+device, network = GpuDevice(), tiny_llama(blocks=9)
+executable = device.compile(lower(network), initialise(network, 21), RunOptions(context=40))
+executor, interrupts = executable.recordings.executor, 0
+expected, send = generated(), executor.send
+assert encoding(), "a token is encoded on another thread"
+for before in range(6):
+    def interrupted(begun, left=[before]):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return send(begun)
+    executor.send = interrupted
+    try:
+        generated()
+    except KeyboardInterrupt:
+        interrupts += 1
+    executor.send = send
+    assert generated() == expected
+assert interrupts == 6
+executable.close()
+assert not encoding()
+"""
+
+
 def succeeds(*arguments: str, implementation: str = "dawn") -> str:
     """Run Python in a process of its own, with a driver that Dawn takes; returns what it prints."""
     variables = {**environment_or_skip(), VARIABLE: implementation}
@@ -128,3 +170,8 @@ def test_greedy_tokens_are_the_same_with_both() -> None:
     assert names == NAMES
     assert tokens[0] == tokens[1]
     assert len(set(tokens[0].split())) > 5, "they say something"
+
+
+@pytest.mark.thorough
+def test_interrupts_leave_the_commands_encoded_ahead_in_order() -> None:
+    succeeds("-c", INTERRUPTED)

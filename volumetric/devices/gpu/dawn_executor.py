@@ -1,8 +1,10 @@
 """The fast executor of Dawn: prepared calls, bypassing the Python objects of wgpudawn.
 
-Dawn translates commands when they are submitted, not when they are finished, and frees finished command buffers that
-are dropped. So nothing is finished on another thread, and nothing that was encoded ahead must be sent. A buffer that is
-mapped waits for the last submission that writes to it, not for those after.
+Dawn records which buffers every dispatch uses while it encodes, and translates commands when they are submitted. Both
+take about as long. Encoders need no lock of the device, so commands for later are encoded on another thread. They are
+submitted on the thread of the call: a wait for results holds the lock of the queue. Finished command buffers that are
+dropped are freed, so nothing that was encoded ahead must be sent. A buffer that is mapped waits for the last submission
+that writes to it, not for those after.
 """
 
 from __future__ import annotations
@@ -11,24 +13,24 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, TypeAlias
 
 from volumetric.base.errors import DeviceError
-from volumetric.devices.gpu.gpu_commands import Command
+from volumetric.devices.gpu.gpu_commands import Command, PassCommand
 from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
 from volumetric.devices.gpu.prepared_passes import CommandRecorder, CommandSlice, PreparedPass, submission_slices
+from volumetric.devices.gpu.webgpu.dawn import THREADS
 
+_ALONE = 32
+"""Dispatches that are encoded on the calling thread: handing commands to another thread costs as much."""
 _MAP_READ = 1
 _WAIT_NANOSECONDS = 100_000_000
 """Longest wait in one call: an interrupt of Python comes between two of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _FinishedCommands:
-    """Command buffers in the order of their submission; each is removed when it is submitted or dropped."""
-
-    buffers: deque[Any] = field(default_factory=deque)
+_CommandBuffers: TypeAlias = "deque[Any]"
+"""Command buffers in the order of their submission; each is removed when it is submitted or dropped."""
 
 
 class _CapturedErrors(threading.local):
@@ -97,7 +99,9 @@ class DawnExecutor:
         _capture_errors(_api.error_handler)
         self._recorder = CommandRecorder(ffi, self._lib, context.device._internal)
         self._finish_info = ffi.new("WGPUCommandBufferDescriptor *")
-        self._one = ffi.new("WGPUCommandBuffer[1]")
+        self._encoder: ThreadPoolExecutor | None = None
+        self._has_threads = THREADS in context.device.features
+        self._sent = self._done = 0
         self._instance = get_wgpu_instance()
         self._wait = ffi.new("WGPUFutureWaitInfo *")
         self._mapped = mapped = list[int]()
@@ -116,33 +120,49 @@ class DawnExecutor:
         """Encode and submit, in growing parts: the GPU begins the first one while the others are encoded."""
         for part in submission_slices(commands):
             self._send(self._encode(part))
-        return 0
+        return self._sent
 
-    def begin(self, commands: Sequence[Command]) -> _FinishedCommands:
+    def begin(self, commands: Sequence[Command]) -> Future[_CommandBuffers] | _CommandBuffers:
+        """Encode commands for a later `send`; long ones on another thread, while this one submits and waits."""
+        long = any(isinstance(command, PassCommand) and len(command.prepared) > _ALONE for command in commands)
+        if not long or not self._has_threads:
+            return self.record(commands)
+        if self._encoder is None:
+            self._encoder = ThreadPoolExecutor(1, "gpu-encode")
+        return self._encoder.submit(self.record, commands)
+
+    def record(self, commands: Sequence[Command]) -> _CommandBuffers:
         """Encode commands for a later `send`."""
-        finished = _FinishedCommands()
-        for part in submission_slices(commands):
-            finished.buffers.append(self._encode(part))
-        return finished
+        return deque(self._encode(part) for part in submission_slices(commands))
 
-    record = begin
+    def send(self, begun: Future[_CommandBuffers] | _CommandBuffers) -> int:
+        """Submit the result of `begin` or `record`: in its parts if the GPU has nothing else to do, else in one."""
+        buffers = begun.result() if isinstance(begun, Future) else begun
+        if self._done == self._sent:
+            while buffers:
+                self._send(buffers.popleft())
+        elif buffers:
+            together = list(buffers)
+            buffers.clear()
+            self._send(*together)
+        return self._sent
 
-    def send(self, begun: _FinishedCommands) -> int:
-        """Submit the result of `begin` or `record`."""
-        while begun.buffers:
-            self._send(begun.buffers.popleft())
-        return 0
-
-    def must_be_sent(self, begun: _FinishedCommands) -> bool:
+    def must_be_sent(self, begun: Future[_CommandBuffers] | _CommandBuffers) -> bool:
         """Nothing leaks that is not sent."""
         return False
 
-    def discard(self, begun: _FinishedCommands) -> None:
-        """Drop commands."""
-        begun.buffers.clear()
+    def discard(self, begun: Future[_CommandBuffers] | _CommandBuffers) -> None:
+        """Drop commands; afterwards no thread uses their buffers."""
+        if not isinstance(begun, Future):
+            begun.clear()
+        elif not begun.cancel():
+            wait([begun])
 
     def close(self) -> None:
-        """Nothing is held between submissions."""
+        """End the other thread."""
+        if self._encoder is not None:
+            self._encoder.shutdown()
+            self._encoder = None
 
     def _encode(self, commands: Sequence[CommandSlice]) -> Any:
         """Return a command buffer, which frees itself."""
@@ -155,10 +175,11 @@ class DawnExecutor:
                 lib.wgpuCommandEncoderRelease(encoder)
             return self._ffi.gc(buffer, lib.wgpuCommandBufferRelease)
 
-    def _send(self, buffer: Any) -> None:
-        self._one[0] = buffer
+    def _send(self, *buffers: Any) -> None:
+        array = self._ffi.new("WGPUCommandBuffer[]", buffers)
+        self._sent += 1
         with _DawnCalls(self._context, "submitting commands"):
-            self._lib.wgpuQueueSubmit(self._context.queue._internal, 1, self._one)
+            self._lib.wgpuQueueSubmit(self._context.queue._internal, len(buffers), array)
 
     def read(self, buffer: Any, nbytes: int, submission: int) -> bytearray:
         """Wait for the last submission that writes to `buffer`, and copy bytes out of it."""
@@ -171,6 +192,7 @@ class DawnExecutor:
                 self._wait_for(future)
                 if self._mapped != [lib.WGPUMapAsyncStatus_Success]:
                     raise DeviceError("the GPU was lost while reading results", hint="open the device again")
+                self._done = max(self._done, submission)
                 return bytearray(self._ffi.buffer(lib.wgpuBufferGetConstMappedRange(handle, 0, size), nbytes))
             finally:
                 lib.wgpuBufferUnmap(handle)  # ends the mapping after an interrupt, too

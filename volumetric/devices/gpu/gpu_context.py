@@ -270,6 +270,8 @@ class GpuContext:
     def bind(self, dispatch: Dispatch, buffers: Mapping[str, Any], dims: Sequence[int | float] = ()) -> BoundDispatch:
         """Bind a dispatch to `buffers`, by the shader's names. Missing optional bindings get an idle buffer.
 
+        Buffers for bindings that this variant of the shader does not need are not bound.
+
         Parameters
         ----------
         dims : contents of the uniform ``dims``, for kernels that read their sizes from it
@@ -281,7 +283,7 @@ class GpuContext:
         """
         pipeline = self.pipeline(dispatch)
         linked = pipeline.linked
-        unknown = set(buffers) - {b.name for b in linked.bindings}
+        unknown = set(buffers) - {b.name for b in linked.bindings} - linked.unused
         if unknown:
             raise DeviceError(f"shader {linked.name} has no binding {', '.join(sorted(unknown))}")
         self._check_rounds(linked, dims)

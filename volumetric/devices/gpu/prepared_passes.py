@@ -37,15 +37,16 @@ class PreparedPass:
         return len(self._calls)
 
     def rows(self, rows: CallRows) -> list[tuple[Any, ...]]:
-        """(pipeline, group, x, y, z, data, size of data) of each call that has work; cached."""
-        if self._sized[0] != rows:
+        """(pipeline, group, x, y, z, data, size of data) of each call that has work; cached, for use by any thread."""
+        sized = self._sized
+        if sized[0] != rows:
             table = [
                 (c.pipeline._internal, c.group._internal, *size, data, len(c.immediates))
                 for c, data in zip(self._calls, self._data, strict=True)
                 if (size := c.grid.size(rows, self._limit))[1]
             ]
-            self._sized = (rows, table)
-        return self._sized[1]
+            self._sized = sized = (rows, table)
+        return sized[1]
 
 
 def submission_slices(commands: Sequence[Command]) -> list[list[CommandSlice]]:

@@ -1,9 +1,9 @@
 """Decoding on the GPU, two tokens in flight, for one sequence or several, greedy or sampled.
 
 Argmax or sampling, next token and position stay in GPU buffers, so every token replays the same commands. Token n + 1
-is submitted before waiting for token n, and those after it are encoded meanwhile: one is recorded here while wgpu
-translates the one before on another thread. The commands do not depend on the sequence: commands left over at the end
-of decoding serve the next loop.
+is submitted before waiting for token n, and those after it are encoded meanwhile: with wgpu one is recorded here while
+another thread translates the one before, with Dawn that thread encodes both. The commands do not depend on the
+sequence: commands left over at the end of decoding serve the next loop.
 """
 
 from __future__ import annotations

@@ -46,10 +46,7 @@ def declarations(text: str) -> Iterator[WgslDeclaration]:
 
 @lru_cache(128)
 def keep_reachable(text: str) -> str:
-    """Return the text without functions and workgroup variables that no entry point reaches.
-
-    It runs before constants are known, for a few texts that each become many modules.
-    """
+    """Return the text without functions and workgroup variables that no entry point reaches."""
     parts = list(declarations(text))
     named = {part.name: part for part in parts if part.name}
     reached = _reachable(named, [part for part in parts if part.entry])

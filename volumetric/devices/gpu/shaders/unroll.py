@@ -8,33 +8,19 @@ starts with ``const i = …;``, so arrays that the loop indexes stay in register
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
-from collections.abc import Mapping
-from functools import lru_cache
 
 from volumetric.base.errors import SpecError
+from volumetric.devices.gpu.shaders.constant_expressions import Constants, constant_value
 
 _DIRECTIVE = re.compile(r"^[ \t]*//@unroll[ \t]*\n", re.MULTILINE)
 _LOOP = re.compile(r"\s*for\s*\(\s*var\s+(\w+)\s*=\s*([^;]+);\s*(\w+)\s*<\s*([^;]+);\s*(\w+)\s*\+\+\s*\)\s*\{")
-_INTEGER_SUFFIX = re.compile(r"\b(\d+)[ui]\b")
 _BRACE = re.compile(r"[{}]")
 _JUMP = re.compile(r"\b(break|continue)\b")
 _LIMIT = 256
-_OPERATORS = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.BitOr: operator.or_,
-    ast.LShift: operator.lshift,
-}
-_FUNCTIONS = {"min": min, "max": max}
 
 
-def unroll(text: str, constants: Mapping[str, int | float | bool]) -> str:
+def unroll(text: str, constants: Constants) -> str:
     """Write out every marked loop of `text`; inner loops too.
 
     Raises
@@ -61,7 +47,7 @@ def unroll(text: str, constants: Mapping[str, int | float | bool]) -> str:
     return text
 
 
-def _copies(name: str, start: int, stop: int, body: str, constants: Mapping[str, int | float | bool]) -> str:
+def _copies(name: str, start: int, stop: int, body: str, constants: Constants) -> str:
     if stop - start > _LIMIT:
         raise SpecError(
             f"unrolling {name} from {start} to {stop} writes over {_LIMIT} copies", hint="use a smaller tile"
@@ -78,41 +64,13 @@ def _closing_brace(text: str, start: int) -> int:
     raise SpecError(f"no closing brace for the loop {_line(text, start)!r}")
 
 
-def constant_value(expression: str, constants: Mapping[str, int | float | bool]) -> int | None:
-    """Value of an integer expression over `constants`; None if it is anything else."""
-    try:
-        return _evaluate(_parse_constant(expression), constants)
-    except (SyntaxError, KeyError, TypeError, ZeroDivisionError):
-        return None
-
-
-@lru_cache(1024)
-def _parse_constant(expression: str) -> ast.expr:
-    return ast.parse(_INTEGER_SUFFIX.sub(r"\1", expression.strip()), mode="eval").body
-
-
-def _bound(expression: str, constants: Mapping[str, int | float | bool]) -> int:
+def _bound(expression: str, constants: Constants) -> int:
     value = constant_value(expression, constants)
     if value is None:
         raise SpecError(
             f"the loop bound {expression.strip()!r} is not a constant", hint=f"known: {', '.join(sorted(constants))}"
         )
     return value
-
-
-def _evaluate(node: ast.expr, constants: Mapping[str, int | float | bool]) -> int:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return node.value
-    if isinstance(node, ast.Name):
-        value = constants[node.id]
-        if isinstance(value, float):
-            raise TypeError(node.id)
-        return int(value)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_evaluate(node.left, constants), _evaluate(node.right, constants))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return _FUNCTIONS[node.func.id](*(_evaluate(argument, constants) for argument in node.args))
-    raise TypeError(ast.dump(node))
 
 
 def _line(text: str, start: int) -> str:

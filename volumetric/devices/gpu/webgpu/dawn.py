@@ -28,7 +28,7 @@ _DEVICE_TOGGLES: Final = ("disable_robustness",)
 time on an H200."""
 _DISABLED_TOGGLES: Final = ("timestamp_quantization",)
 """Quantised timestamps count in steps of 0.1 ms, longer than most kernels."""
-_THREADS: Final = "implicit-device-synchronization"
+THREADS: Final = "implicit-device-synchronization"
 """Feature without which calls from several threads need a lock of their own."""
 _MATRICES: Final = "chromium-experimental-subgroup-matrix"
 _OWN_NAMES: Final = {"matrix-units": _MATRICES}
@@ -120,7 +120,7 @@ class Dawn:
             adapter,
             enable_toggles=[name for name in _DEVICE_TOGGLES if name in known],
             label="volumetric",
-            required_features=sorted(own | ({_THREADS} & set(adapter.features))),
+            required_features=sorted(own | ({THREADS} & set(adapter.features))),
             required_limits=dict(adapter.limits),
         )
 
