@@ -216,7 +216,8 @@ def _halved_products(caps: Caps) -> Iterator[Dispatch]:
                 own = replace(shape, residual=False, softcap=None, weighted=part == 1)
                 yield matrix_tiles.matrix_gemm(own, caps, cut, first=0, units=shape.n, stack=routes.stack(part))
     shape = MatmulShape(k=900, n=64, format=FORMATS["float16"], norm="layer", norm_bias=True)
-    for tile in matrix_tiles.TILES if caps.matrix_units else (matrix_tiles.EMULATED_TILE,):
+    tried = {cut.tile for rows in matrix_tiles.TUNED_ROWS for cut in matrix_tiles.candidates(shape, rows, caps)}
+    for tile in sorted(tried, key=repr) if caps.matrix_units else (matrix_tiles.EMULATED_TILE,):
         for splits in (1, 2):
             cut = matrix_tiles.MatrixCut(tile=tile, splits=splits)
             yield matrix_tiles.matrix_gemm(shape, caps, cut, first=0, units=64, rows=64)

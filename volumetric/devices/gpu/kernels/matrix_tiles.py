@@ -100,10 +100,10 @@ _MOST_SUMS = 64 * 64
 """Sums of a subgroup that fit its registers."""
 TUNED_ROWS = (16, 64, 512)
 """Numbers of rows for which a search is made; others take the cut of the next smaller one."""
-_LEAST_STEPS = 4
+_LEAST_STEPS = 8
 _SPLIT_ROWS = 64
 """Up to so many rows the weights are most of what is read, and steps are split until every processor reads."""
-_MOST_SPLITS = 8
+_MOST_SPLITS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

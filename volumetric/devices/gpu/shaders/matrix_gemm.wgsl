@@ -36,7 +36,8 @@ const OUTS: u32 = FN / PARTS;          // fragments of outputs in a row of them
 const ONE_SLICE: u32 = BM / WM * WX;    // subgroups of a slice
 const K_EACH: u32 = BK / 16u / SLICES;  // fragments along k for each slice
 const WHOLE: bool = STAGED == 0u;       // all sums are staged at once, else those of STAGED subgroups at a time
-const TURNS: u32 = WG / LANES / max(STAGED, 1u);
+const AT_ONCE: u32 = max(STAGED, 1u);
+const TURNS: u32 = WG / LANES / AT_ONCE;
 const SUMS_STRIDE: u32 = BN + 4u;
 const OUT4: u32 = BN / PARTS / 4u;      // vectors of outputs in a row of a tile
 const WRITES: u32 = (BM * OUT4 + WG - 1u) / WG;
@@ -177,15 +178,15 @@ fn main(
                 var v: array<vec4<f32>, PARTS * QUADS>;
                 //@unroll
                 for (var p = 0u; p < PARTS; p++) {
-                    if (own / STAGED == turn) { store_sums(acc[i * FN + j * PARTS + p], own % STAGED * 256u, 16u, lane); }
+                    if (own / AT_ONCE == turn) { store_sums(acc[i * FN + j * PARTS + p], own % AT_ONCE * 256u, 16u, lane); }
                     workgroupBarrier();
                     //@unroll
                     for (var q = 0u; q < QUADS; q++) {
-                        v[p * QUADS + q] = sums_at(own % STAGED * 256u + 4u * (lane + q * LANES));
+                        v[p * QUADS + q] = sums_at(own % AT_ONCE * 256u + 4u * (lane + q * LANES));
                     }
                     workgroupBarrier();
                 }
-                if (own / STAGED == turn) {
+                if (own / AT_ONCE == turn) {
                     //@unroll
                     for (var q = 0u; q < QUADS; q++) {
                         let place = lane + q * LANES;
