@@ -44,7 +44,7 @@ def rounded(got: NDArray[Any], exact: NDArray[Any]) -> None:
     ("network", "dtype", "rows"), [(GATED, "float16", 40), (BIASED, "int4:g32", 48)], ids=["gated", "biased"]
 )
 def test_a_mixture(network: Network, dtype: str, rows: int) -> None:
-    """Many rows by expert: x is halved for both products, of the rows of the call and of the pairs of row and expert."""
+    """Many rows by expert: x of both products is halved, rows of the call and pairs of a row and an expert."""
     params = initialise(network, 3)
     network.morph(params, dtype, keep_masters=False)
     reference = ReferenceDevice().compile(lower(network), params, RunOptions(context=48))

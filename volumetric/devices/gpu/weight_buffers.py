@@ -254,6 +254,7 @@ class WeightBuffers:
     def _upload_shard(
         self, sources: list[tuple[Packed, int, int]], first: int, units: int, layout: WeightFormat, label: str
     ) -> MatrixShard:
+        """Upload rows of the sources, one below the other."""
         k = sources[0][0].k
         rows = sum(stop - start for _, start, stop in sources)
         weights = self.buffers.make(label, rows * layout.row_bytes(k))
