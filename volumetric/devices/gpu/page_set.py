@@ -257,6 +257,7 @@ class PageSet:
         """Replace the buffers by larger ones: twice what is needed, if that is possible.
 
         A move waits for the GPU and binds all recordings anew: it must not come again for the next tokens of a batch.
+        Layers with a window soon need no more pages.
         """
         count, context = len(self._uses), self._of.context
         if count + missing > self._most:
@@ -266,7 +267,7 @@ class PageSet:
                 "holds",
                 hint="close finished sequences, or open the model with a smaller context",
             )
-        larger = min(2 * (count + missing), self._most)
+        larger = min(2 * (count + missing) if self.window is None else max(2 * count, count + missing), self._most)
         try:
             buffers = self._allocate_buffers(larger)
         except DeviceError:
