@@ -1,13 +1,14 @@
 """Both WebGPU implementations on one GPU, in turn: decoding, prompts, single products, and what a submission costs.
 
     python -m benchmarks webgpu_implementations [--device 0] [--models smollm2] [--dtypes float16,int4:g32]
-        [--only choice,models,products,submission] [--rounds 3] [--json found.json]
+        [--only choice,models,products,submission,host] [--rounds 3] [--json found.json]
 
 - choice: what is measured to choose one (`volumetric/devices/gpu/implementation_speed.py`), and which one that is;
 - models: tokens per second of decoding, of calls that read their logits, and of a prompt, for known shapes with random
   weights; whether the logits of a prompt have the same bits, and the tokens of greedy decoding are the same;
 - products: microseconds of GPU time of the products of a token and of a prompt, by timestamps;
-- submission: microseconds of a small program's run, see `benchmarks/small_calls.py`.
+- submission: microseconds of a small program's run, see `benchmarks/small_calls.py`;
+- host: microseconds of the host for each dispatch of a token, see `benchmarks/token_submission.py`.
 
 Each round opens both, one after the other; figures are those of the rounds. ``VOLUMETRIC_WEBGPU`` is set by the
 program. On a machine without a registry: ``pip install --no-index --find-links WHEELS "volumetric-engine[dawn]"``.
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import small_calls
+from benchmarks import small_calls, token_submission
 from benchmarks.arguments import argument_parser
 from benchmarks.gpu_kernels import CONTEXT, Tiled, decode_rate, forward_rate
 from benchmarks.known_shapes import MODELS, network, params
@@ -98,6 +99,15 @@ def submission(device: GpuDevice, args: Any) -> Measured:
         yield f"{what} us", round(float(np.median(times)), 2)
 
 
+def host(device: GpuDevice, args: Any) -> Measured:
+    for name in args.models.split(","):
+        for dtype in args.dtypes.split(","):
+            executable = token_submission.compiled(device, name, dtype)
+            for part, times in token_submission.host_costs(executable, args.tokens):
+                yield f"{name} {dtype} {part} us a dispatch", round(float(np.median(times)), 3)
+            executable.close()
+
+
 def choice(device: GpuDevice, args: Any) -> Measured:
     speed = measure_speed(device.context)
     yield "token of 96 products us", round(1e6 * speed.token, 1)
@@ -109,6 +119,7 @@ PARTS: dict[str, Callable[[GpuDevice, Any], Measured]] = {
     "models": models,
     "products": products,
     "submission": submission,
+    "host": host,
 }
 
 
