@@ -12,7 +12,7 @@ from tests.gpu_graph.test_products import run_lowered
 from tests.graph.agreement import agree
 from tests.graph.op_cases.case import normal
 from tests.pieces import run_all
-from volumetric.devices.gpu.executable import products_of_subgraphs
+from volumetric.devices.gpu.gpu_subgraphs import products_of_subgraphs
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.graph.grouped_gemm import product_of
 from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.devices.gpu.matrix_search import tune_every_product
 from volumetric.devices.gpu.page_pool import PagePool
 from volumetric.devices.gpu.paged_attention import AttentionBuffers, attends_halves, attention_shapes, with_kv_dtype
-from volumetric.devices.gpu.products import multiplies_halves
 from volumetric.devices.gpu.profile import call_times
 from volumetric.devices.gpu.recording_cache import RecordingCache
 from volumetric.devices.gpu.row_limits import RowLimits
@@ -32,7 +31,6 @@ from volumetric.devices.gpu.token_loop import Decoder
 from volumetric.devices.gpu.token_picks import Picked, TokenPicks, Wanted
 from volumetric.devices.gpu.value_buffers import ValueBuffers
 from volumetric.devices.gpu.weight_buffers import WeightBuffers
-from volumetric.graph.ops import Graph, ProductType
 from volumetric.network import OUTPUT, Params
 from volumetric.run.call_batch import (
     CallOutputs,
@@ -60,21 +58,6 @@ from volumetric.run.regroup import regroup_params
 from volumetric.run.sequence_state import check_tokens
 from volumetric.run.state_file import restore_state
 from volumetric.run.step_times import StepTime
-
-
-def products_of_subgraphs(params: Params, options: RunOptions, caps: Caps) -> Callable[[Graph], ProductType]:
-    """Return how a subgraph multiplies: unasked in float16 only where all its matrices have 16 bits or less."""
-    if not multiplies_halves(options.compute, caps):
-        return lambda graph: "float32"
-    if options.compute == "float16":
-        return lambda graph: "scaled float16"
-    narrow = {key for key, store in params.items() if store.scheme.dtype.bits <= 16}
-
-    def products(graph: Graph) -> ProductType:
-        keys = {key for key, t in graph.tensors_by_key.items() if t.role == "parameter" and len(t.shape) > 1}
-        return "scaled float16" if keys and keys <= narrow else "float32"
-
-    return products
 
 
 class GpuExecutable:
@@ -137,14 +120,7 @@ class GpuExecutable:
             graph, self.weights, self.scratch, attention, compute=options.compute, tunings=context.tunings
         )
         self._executor = executor or context.new_executor()
-        self._subgraphs = GpuSubgraphs(
-            context,
-            graph,
-            parts,
-            self.weights,
-            self._forget,
-            products_of_subgraphs(params, options, context.caps),
-        )
+        self._subgraphs = GpuSubgraphs(context, graph, parts, self.weights, self._forget, params, options)
         self.recordings: RecordingCache = RecordingCache(
             context, self._executor, self.scratch, self._recorder, partition, self._subgraphs, self._buffers
         )

@@ -21,11 +21,14 @@ from volumetric.devices.gpu.graph.encode_graph import record_graph, rewrite_for_
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.subgraph_moves import move_places, move_rows, move_state
 from volumetric.devices.gpu.owned_buffers import OwnedBuffers
+from volumetric.devices.gpu.products import multiplies_halves
 from volumetric.devices.gpu.value_buffers import CHUNK_ROWS, row_words
 from volumetric.devices.gpu.weight_buffers import WeightBuffers
 from volumetric.graph.binding import bind
 from volumetric.graph.ops import Graph, Node, ProductType, Tensor
 from volumetric.graph.rounded_products import with_products
+from volumetric.network import Params
+from volumetric.run.device import RunOptions
 from volumetric.run.graph.partition import Segment
 from volumetric.run.graph.subgraphs import Subgraph, SubgraphRun
 
@@ -65,7 +68,7 @@ class GpuSubgraphs:
     parts : its segments
     weights : receives the parameters that these segments read, as float32
     before_close : called before buffers of programs are freed: recordings that name them must be dropped
-    products : returns how the products of a segment are computed, see `Graph.products`
+    params, options : of the network: they decide how products are computed, see `Graph.products`
     """
 
     def __init__(
@@ -75,10 +78,11 @@ class GpuSubgraphs:
         parts: Sequence[Segment],
         weights: WeightBuffers,
         before_close: Callable[[], None],
-        products: Callable[[Graph], ProductType] = lambda graph: "float32",
+        params: Params,
+        options: RunOptions,
     ) -> None:
         self._context = context
-        self._products = products
+        self._products = products_of_subgraphs(params, options, context.caps)
         self._graph = graph
         self._weights = weights
         self._before_close = before_close
@@ -240,6 +244,21 @@ class GpuSubgraphs:
             buffers=own,
             retired=self._retired,
         )
+
+
+def products_of_subgraphs(params: Params, options: RunOptions, caps: Caps) -> Callable[[Graph], ProductType]:
+    """Return how a subgraph multiplies: unasked in float16 only where all its matrices have 16 bits or less."""
+    if not multiplies_halves(options.compute, caps):
+        return lambda graph: "float32"
+    if options.compute == "float16":
+        return lambda graph: "scaled float16"
+    narrow = {key for key, store in params.items() if store.scheme.dtype.bits <= 16}
+
+    def products(graph: Graph) -> ProductType:
+        keys = {key for key, t in graph.tensors_by_key.items() if t.role == "parameter" and len(t.shape) > 1}
+        return "scaled float16" if keys and keys <= narrow else "float32"
+
+    return products
 
 
 def row_nodes_and_subgraphs(graph: Graph, parts: Sequence[Segment]) -> tuple[Node, ...]:
