@@ -159,12 +159,13 @@ def candidates(shape: MatmulShape, rows: int, caps: Caps) -> list[MatrixCut]:
 
 def is_legal(tile: MatrixTile, caps: Caps) -> bool:
     """Whether the kernel can run with a tile on this GPU."""
-    fields = (tile.m % tile.rows, tile.n % tile.columns, tile.rows % 16, tile.columns % 32, tile.k % (32 * tile.slices))
-    sizes = min(tile.m, tile.n, tile.k, tile.rows, tile.columns, tile.slices) > 0
-    few = tile.ahead in (1, 2) and tile.buffers in (1, 2) and tile.rows * tile.columns <= _MOST_SUMS
-    return (
-        sizes and few and not any(fields) and tile.workgroup <= caps.max_workgroup and tile.staged(caps.max_shared) is not None
-    )
+    if min(tile.m, tile.n, tile.k, tile.rows, tile.columns, tile.slices) <= 0:
+        return False
+    if tile.ahead not in (1, 2) or tile.buffers not in (1, 2) or tile.rows * tile.columns > _MOST_SUMS:
+        return False
+    if tile.m % tile.rows or tile.n % tile.columns or tile.rows % 16 or tile.columns % 32 or tile.k % (32 * tile.slices):
+        return False
+    return tile.workgroup <= caps.max_workgroup and tile.staged(caps.max_shared) is not None
 
 
 def takes(weights: WeightFormat) -> bool:
