@@ -79,8 +79,7 @@ class TimedMatrixProduct(TimedProduct):
 
     def matrix_calls(self, cut: MatrixCut, rows: int) -> list[BoundDispatch]:
         """The product, and the sum of its splits, with each copy in turn."""
-        place = {"first": 0, "units": self._units, "rows": rows}
-        product = matrix_tiles.matrix_gemm(self._shape, self._context.caps, cut, **place)
+        product = matrix_tiles.matrix_gemm(self._shape, self._context.caps, cut, first=0, units=self._units, rows=rows)
         after = {name: self._shared[name] for name in ("bias", "residual", "y") if name in self._shared}
         bound = {"x": self._halved, "undo": self._undo, "ctl": self._control, "scales": self._shared["scales"]}
         if cut.splits == 1:
@@ -89,9 +88,8 @@ class TimedMatrixProduct(TimedProduct):
         if nbytes not in self._parts:
             self._parts[nbytes] = self._context.buffer(nbytes, "partial products")
         parts = self._parts[nbytes]
-        join = self._context.bind(
-            matrix_tiles.join_splits(self._shape, cut, **place), {**after, "splits": parts, "ctl": self._control}
-        )
+        sums = matrix_tiles.join_splits(self._shape, cut, first=0, units=self._units, rows=rows)
+        join = self._context.bind(sums, {**after, "splits": parts, "ctl": self._control})
         return [
             call
             for w in self._weights

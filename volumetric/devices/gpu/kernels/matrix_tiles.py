@@ -163,7 +163,7 @@ def is_legal(tile: MatrixTile, caps: Caps) -> bool:
         return False
     if tile.ahead not in (1, 2) or tile.buffers not in (1, 2) or tile.rows * tile.columns > _MOST_SUMS:
         return False
-    if tile.m % tile.rows or tile.n % tile.columns or tile.rows % 16 or tile.columns % 32 or tile.k % (32 * tile.slices):
+    if any((tile.m % tile.rows, tile.n % tile.columns, tile.rows % 16, tile.columns % 32, tile.k % (32 * tile.slices))):
         return False
     return tile.workgroup <= caps.max_workgroup and tile.staged(caps.max_shared) is not None
 
