@@ -321,9 +321,10 @@ def test_streams_under_way_end_well_or_are_told_when_the_server_ends() -> None:
     assert not any(Path(f"/proc/{process.pid}/fd").exists() for process in processes if process is not None)
 
 
-def test_a_number_of_workers_below_zero_is_refused() -> None:
-    with pytest.raises(SpecError, match="processes for HTTP"):
-        ServerSettings(http_workers=-1)
+@pytest.mark.parametrize("workers", [-1, 65, 1000])
+def test_a_number_of_workers_out_of_range_is_refused(workers: int) -> None:
+    with pytest.raises(SpecError, match="processes for HTTP must be from 0 to 64"):
+        ServerSettings(http_workers=workers)
 
 
 def test_texts_stay_between_the_messages_around_them() -> None:

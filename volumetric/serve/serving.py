@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 LARGE = 2**16
 """Characters above which a text counts as slow to tokenise."""
+MOST_WORKERS: Final = 64
+"""Processes for HTTP at most: each is a Python interpreter with a copy of the tokenizers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +87,11 @@ class ServerSettings:
                 raise SpecError(f"the share of an API key must be a number above 0, got {weight!r}")
         if self.max_body < 1 or self.connections < 1 or not (self.request_seconds > 0 and self.body_seconds > 0):
             raise SpecError("limits of requests must be above 0")
-        if self.http_workers < 0:
-            raise SpecError(f"the number of processes for HTTP must be 0 or more, got {self.http_workers}")
+        if not 0 <= self.http_workers <= MOST_WORKERS:
+            raise SpecError(
+                f"the number of processes for HTTP must be from 0 to {MOST_WORKERS}, got {self.http_workers}",
+                hint="2 keep up with one GPU; more than the machine has free cores make it slower",
+            )
         if not self.step_seconds >= 0:
             raise SpecError("seconds of a step must be 0 or more")
         SamplingParams(temperature=self.temperature)
