@@ -289,3 +289,21 @@ def test_a_stream_is_not_read_further_than_a_submission(steps: int) -> None:
     result = train(ROWS, initialise(ROWS, seed=1), StreamData(batches), config, device="reference", reporters=[report])
     assert result.steps == 3 * MOST
     assert ahead == MOST - 1
+
+
+@pytest.mark.parametrize("settings", [{"steps_per_submission": 3}, {"accumulate": 3}])
+def test_a_stream_may_reuse_its_arrays(settings: dict[str, int]) -> None:
+    data = waves(samples=48, batch_size=8)
+
+    def reused(epoch: int) -> Iterator[Batch]:
+        inputs, targets = np.empty_like(data.features[:8]), np.empty_like(np.asarray(data.targets)[:8])
+        for batch in data.batches(epoch):
+            inputs[:], targets[:] = batch.features, batch.targets
+            yield Batch(inputs, targets)
+
+    streams = (StreamData(data.batches), StreamData(reused))
+    config = TrainConfig(epochs=2, **settings)
+    new, old = (train(ROWS, initialise(ROWS, seed=1), of, config, device="reference") for of in streams)
+    assert new.history["loss"] == old.history["loss"]
+    for key, store in new.params.items():
+        np.testing.assert_array_equal(old.params[key].values(), store.values())

@@ -86,6 +86,10 @@ class Batch:
         """The input ``"input"``."""
         return self.inputs_by_name[INPUT]
 
+    def copy(self) -> Batch:
+        """Return the batch with arrays of its own."""
+        return replace(self, **{name: map_arrays(getattr(self, name), np.copy) for name in _PARTS})
+
 
 @runtime_checkable
 class Data(Protocol):

@@ -125,7 +125,11 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 default = next(f.default for f in dataclasses.fields(self) if f.name == name)
-                usual = ("as many as take 20 ms" if "submission" in name else "no limit") if default is None else str(default)
+                usual = (
+                    ("as many as take 20 ms" if "submission" in name else "no limit")
+                    if default is None
+                    else str(default)
+                )
                 raise SpecError(
                     f"{name} must be at least 1, got {value}", hint=f"leave it out for the default, {usual}"
                 )

@@ -148,7 +148,10 @@ class TrainingLoop:
         """Yield the batches of the updates of the rest of the epoch, and of the next ones if submissions cross it."""
         progress, data, config = self.progress, self.picked, self.config
         if data is None:
-            return in_groups(self._training.batches(progress.epoch, progress.batch), config.accumulate)
+            batches = self._training.batches(progress.epoch, progress.batch)
+            if config.accumulate > 1 or (config.steps_per_submission or 1) > 1:
+                batches = (batch.copy() for batch in batches)  # several wait, and a stream may reuse its arrays
+            return in_groups(batches, config.accumulate)
         rest = picked_batches(data, progress.epoch, progress.batch)
         if self.crosses:
             later = range(progress.epoch + 1, config.epochs)
