@@ -12,6 +12,18 @@ def argument_parser(about: str | None) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
+def positive_int(text: str) -> int:
+    """Return a whole number of 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of 1 or more, got {text!r}")
+    return int(text)
+
+
+def positive_ints(text: str) -> list[int]:
+    """Return whole numbers of 1 or more that commas separate; none of an empty text."""
+    return [positive_int(part) for part in text.split(",") if part]
+
+
 def numbers(text: str) -> list[int]:
     """Return whole numbers that commas separate; none of an empty text."""
     return [int(part) for part in text.split(",") if part]

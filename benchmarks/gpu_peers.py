@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import volumetric
-from benchmarks.arguments import argument_parser, numbers
+from benchmarks.arguments import argument_parser, positive_int, positive_ints
 from benchmarks.peers.comparison import Comparison, table
 from volumetric.devices.named_devices import open_device
 from volumetric.run.device import Device, RunOptions
@@ -50,7 +50,7 @@ def llama(device: Device, args: argparse.Namespace) -> Iterator[Comparison]:
 
     server = args.llama_server or installed_server()
     names = (args.models or "1.1b.float16,1.1b.int4:g32,7b.int4:g32").split(",")
-    clients = numbers("16,64" if args.clients is None else args.clients)
+    clients = [16, 64] if args.clients is None else args.clients
     sizes = LlamaSizes(prompt=args.prompt, tokens=args.tokens, clients=clients)
     options = RunOptions(context=sizes.context, compute=args.compute)
     for path in write_models(args.directory, names):
@@ -62,7 +62,7 @@ def onnx(device: Device, args: argparse.Namespace) -> Iterator[Comparison]:
     from benchmarks.peers.encoder_comparison import measure_encoder
 
     python = args.peer_python or (Path(sys.executable) if find_spec("onnxruntime_ep_webgpu") else None)
-    batches, lengths = numbers(args.batches), numbers(args.lengths)
+    batches, lengths = args.batches, args.lengths
     yield from measure_encoder(
         device, python, batches=batches, lengths=lengths, rounds=args.rounds, compute=args.compute,
         provider=args.provider,
@@ -75,7 +75,7 @@ def torch(device: Device, args: argparse.Namespace) -> Iterator[Comparison]:
 
     for name in (args.models or "smollm2,llama7b").split(","):
         yield from measure_decoder(
-            name, device, _torch_python(args), batches=numbers("1,4,16,64" if args.clients is None else args.clients),
+            name, device, _torch_python(args), batches=[1, 4, 16, 64] if args.clients is None else args.clients,
             prompt=args.prompt, tokens=args.tokens, rounds=args.rounds, compute=args.compute,
         )  # fmt: skip
 
@@ -104,14 +104,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="gpu")
     parser.add_argument("--compute", default="auto", help="what our products round activations to")
     parser.add_argument("--models", help="what to measure, see above")
-    parser.add_argument("--clients", help="sequences side by side; llama measures a single one, too")
-    parser.add_argument("--prompt", type=int, default=512, help="tokens of the long prompt")
-    parser.add_argument("--tokens", type=int, default=128, help="tokens of an answer")
-    parser.add_argument("--batches", default="1,32,128", help="texts of a call")
-    parser.add_argument("--lengths", default="16,128", help="tokens of a text")
-    parser.add_argument("--updates", type=int, default=40, help="updates of a round of training")
+    parser.add_argument(
+        "--clients", type=positive_ints, help="sequences side by side; llama measures a single one, too"
+    )
+    parser.add_argument("--prompt", type=positive_int, default=512, help="tokens of the long prompt")
+    parser.add_argument("--tokens", type=positive_int, default=128, help="tokens of an answer")
+    parser.add_argument("--batches", type=positive_ints, default=[1, 32, 128], help="texts of a call")
+    parser.add_argument("--lengths", type=positive_ints, default=[16, 128], help="tokens of a text")
+    parser.add_argument("--updates", type=positive_int, default=40, help="updates of a round of training")
     parser.add_argument("--precisions", default="float32", help="what our training computes in, a row for each")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=positive_int, default=3)
     parser.add_argument("--llama-server", type=Path, help="binary of llama-server")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()) / "volumetric-peers")
     parser.add_argument("--peer-python", type=Path, help="interpreter with PyTorch, or with ONNX Runtime")

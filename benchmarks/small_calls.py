@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from benchmarks.arguments import argument_parser
+from benchmarks.arguments import argument_parser, positive_int
 from volumetric.builders import chain
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.gpu_commands import CopyCommand, PassCommand
@@ -245,7 +245,7 @@ def summary(times: list[float]) -> dict[str, float]:
 def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--device", help="index or part of the name of the adapter")
-    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--runs", type=positive_int, default=2000)
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     args = parser.parse_args()
     device = GpuDevice(args.device)

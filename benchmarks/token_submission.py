@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.arguments import argument_parser
+from benchmarks.arguments import argument_parser, positive_int
 from benchmarks.known_shapes import MODELS, Model, network, params
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.call_schedule import SequenceSpan
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--device", help="index or part of the name of the adapter")
     parser.add_argument("--models", default="smollm2", help=", ".join(SHAPES))
     parser.add_argument("--dtypes", default="float16")
-    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--runs", type=positive_int, default=400)
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     args = parser.parse_args()
     device = GpuDevice(args.device)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.arguments import argument_parser
+from benchmarks.arguments import argument_parser, positive_int
 from benchmarks.gpu_graph_ops import torch_with_cuda
 from volumetric.base._typing import Array
 from volumetric.builders import transformer
@@ -167,8 +167,8 @@ def main() -> None:
     """Print a line for each way to train, and the losses."""
     parser = argument_parser(__doc__)
     parser.add_argument("--device")
-    parser.add_argument("--updates", type=int, default=20)
-    parser.add_argument("--losses", type=int, default=200)
+    parser.add_argument("--updates", type=positive_int, default=20)
+    parser.add_argument("--losses", type=positive_int, default=200)
     parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--no-compile", action="store_true")

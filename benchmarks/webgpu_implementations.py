@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import small_calls, token_submission
-from benchmarks.arguments import argument_parser
+from benchmarks.arguments import argument_parser, positive_int
 from benchmarks.gpu_kernels import CONTEXT, Tiled, decode_rate, forward_rate
 from benchmarks.known_shapes import MODELS, network, params
 from volumetric.base.errors import GenerationError
@@ -140,10 +140,10 @@ def main() -> None:
     parser.add_argument("--models", default="smollm2")
     parser.add_argument("--dtypes", default="float16,int4:g32")
     parser.add_argument("--only", default=",".join(PARTS))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=256, help="tokens of a decode run")
-    parser.add_argument("--rows", type=int, default=512, help="tokens of a prompt")
-    parser.add_argument("--runs", type=int, default=2000, help="runs of `submission`")
+    parser.add_argument("--rounds", type=positive_int, default=3)
+    parser.add_argument("--tokens", type=positive_int, default=256, help="tokens of a decode run")
+    parser.add_argument("--rows", type=positive_int, default=512, help="tokens of a prompt")
+    parser.add_argument("--runs", type=positive_int, default=2000, help="runs of `submission`")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     args = parser.parse_args()
     measured: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))

@@ -184,3 +184,12 @@ def test_training_is_compared_with_graphs_where_there_are_some() -> None:
     assert ROW.recorded_ratio is None
     row = replace(ROW, recorded=0.5)
     assert row.values()["recorded_ratio"] == 0.25
+
+
+@pytest.mark.parametrize(
+    "flag", ["--clients=x", "--clients=0", "--rounds=0", "--tokens=-1", "--prompt=0", "--batches=1,,1.5"]
+)
+def test_numbers_below_one_are_refused(flag, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["gpu_peers", "torch", flag])
+    assert "must be a whole number of 1 or more" in capsys.readouterr().err

@@ -16,7 +16,7 @@ KNOWN = ("auto", "float32", "float16", "int8")
 @pytest.mark.parametrize("value", ["fp16", "half", "f16", "F16", "torch.float16", np.float16, np.dtype("float16")])
 @pytest.mark.parametrize("settings", [RunOptions, TrainConfig, LearnerOptions])
 def test_another_spelling_names_the_right_one(settings: type, value: object) -> None:
-    with pytest.raises(SpecError, match="compute must be one of .*float16") as caught:
+    with pytest.raises(SpecError, match=r"compute must be one of .*float16") as caught:
         settings(compute=value)
     assert caught.value.hint == "did you mean 'float16'?"
 

@@ -14,8 +14,8 @@ from volumetric.dtypes.registry import parse_dtype
 def check_type_choice(name: str, value: Any, known: Sequence[str]) -> None:
     """Raise `SpecError` unless the setting `name` has one of the `known` values.
 
-    Other spellings of a type, as ``"fp16"`` or ``np.float16``, are refused with the right one in the hint. A NumPy dtype
-    is equal to its name, but nothing that stores or compares settings expects one.
+    Other spellings of a type, as ``"fp16"`` or ``np.float16``, are refused with the right one in the hint. So is a
+    NumPy dtype, which is equal to its name, but has another hash, and is no JSON.
     """
     if isinstance(value, str) and value in known:
         return

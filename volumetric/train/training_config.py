@@ -57,11 +57,11 @@ class TrainConfig:
         there are classes, `train` if there are validation data, too
     checkpoint_every : updates between checkpoints; None: only at the end of epochs
     keep_checkpoints : number of newest checkpoints to keep
-    steps_per_submission : updates that are submitted to the device together, at most; their losses are read, and
-        reported in order, when all are done; never more than 64. The result has the same bits. None: as many as take about 20 ms, for
-        arrays in memory; one with `stop` or observers. Never more than up to a checkpoint, `max_steps`, or the end of
-        an epoch after which validation data, accuracy or `metric` need the weights. Some updates are always submitted
-        alone: those of several batches, of clocked networks and of windows that continue each other
+    steps_per_submission : updates that are submitted to the device together, at most; never more than 64. Their losses
+        are read, and reported in order, when all are done. The result has the same bits. None: as many as take about
+        20 ms, for arrays in memory; one with `stop` or observers. Submissions end at a checkpoint, at `max_steps`, and
+        with an epoch after which validation data, accuracy or `metric` need the weights. Some updates are always
+        submitted alone: those of several batches, of clocked networks and of windows that continue each other
     """
 
     loss: AnyLoss = field(default_factory=MSE)
