@@ -12,14 +12,8 @@ from volumetric.base._typing import Array
 from volumetric.base.errors import VolumetricError
 from volumetric.graph.graph_device import GraphProgram
 from volumetric.graph.run_series import Carry, SeriesInput, run_series
-from volumetric.run.graph.training_graphs import (
-    ForwardPass,
-    UpdateRule,
-    gradient_graph,
-    next_key,
-    sum_key,
-    update_graph,
-)
+from volumetric.run.graph.training_graphs import ForwardPass, gradient_graph, next_key, sum_key, update_graph
+from volumetric.run.graph.weight_updates import UpdateRule
 from volumetric.train.data import Batch
 from volumetric.train.output_losses import Tally
 from volumetric.train.picked_batch import AnySamples, PickedBatch
