@@ -55,7 +55,7 @@ def _products(caps: Caps) -> Iterator[Dispatch]:
 
 def _graph_products(caps: Caps) -> Iterator[Dispatch]:
     """Products of graphs of halves, with each way in which a side lies, in every tile."""
-    tiles = matrix_gemm.TILES if caps.matrix_units else (matrix_gemm.EMULATED_TILE,)
+    tiles = matrix_tiles.TILES if caps.matrix_units else (matrix_gemm.EMULATED_TILE,)
     windows = dict.fromkeys(("kernel", "stride", "dilation", "before", "counts", "sizes"), (2, 3))
     for trans_a, trans_b, columns in itertools.product((False, True), (False, True), ("", "fours", "odd")):
         m, n, k = (36, 40, 48) if columns == "fours" else (37, 39, 45)

@@ -1,10 +1,10 @@
 // Attention of prompts on matrix units: what `attend_rows` computes, of halves with sums in float32. The softmax is online, with
 // a maximum that follows the scores only when they outgrow it (see MARGIN).
 //
-// A workgroup computes BM rows of a sequence, of scores and then of the output of one query head, against tiles of BK positions.
-// A subgroup owns FM fragments of 16 of these rows and one of WX parts of the positions, then of the elements of the head. K and then V of a tile share one place in
-// workgroup memory; each is fetched into registers while the other is used. Scores go through `staged` to QN
-// neighbouring invocations for each row, which write weights as halves.
+// A workgroup computes scores and output of BM rows of a sequence in one query head, against tiles of BK positions. A
+// subgroup owns FM fragments of 16 of these rows and one of WX parts of the positions, then of the elements of the head. K
+// and then V of a tile share one place in workgroup memory; each is fetched into registers while the other is used. Scores
+// go through `staged` to QN neighbouring invocations for each row, which write weights as halves.
 @group(0) @binding(0) var<storage, read> q: array<vec2<u32>>;       // (rows, HEADS, HD4): 4 halves each, of `attend_append`
 @group(0) @binding(1) var<storage, read> keys: array<Cached>;       // (pages, KV_HEADS, PAGE, HD4)
 @group(0) @binding(2) var<storage, read> values: array<Cached>;
