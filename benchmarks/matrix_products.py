@@ -152,10 +152,10 @@ def torch_seconds(torch: Any, product: Product, a: Array, b: Array) -> list[floa
 
 def report(name: str, product: Product, seconds: list[float], error: float | None = None) -> None:
     rates = [product.flops / s / 1e12 for s in seconds]
-    told = "" if error is None else f"  error {error:.1e}"
+    shown = "" if error is None else f"  error {error:.1e}"
     print(
         f"  {name:34}{statistics.median(rates):8.1f} TFLOP/s ({min(rates):.1f}–{max(rates):.1f})"
-        f"{1e6 * statistics.median(seconds):9.1f} us{told}",
+        f"{1e6 * statistics.median(seconds):9.1f} us{shown}",
         flush=True,
     )
 

@@ -150,8 +150,8 @@ def parts(graphs: GpuGraphs) -> Iterator[Measured]:
     for _ in range(1000):
         once()
     for name, values in times.items():
-        kept = sorted(values[100:])
-        yield name, lambda kept=kept: kept, 0
+        settled = sorted(values[100:])
+        yield name, lambda settled=settled: settled, 0
 
 
 def theirs() -> dict[tuple[str, str], tuple[Callable[[], object], int]]:

@@ -62,16 +62,16 @@ class BackpropCredit(CreditStrategy):
                 if not runs:
                     raise
                 break
-        made: list[Update] = []
+        updates: list[Update] = []
         for program, group in groupby(runs, key=lambda run: run[0]):
             several = list(group)
             carry = Carry(0, len(several[0][2]) - 1)
             results = run_series(program, [inputs for _, _, inputs in several], carry)
             for (_, one, _), [facts] in zip(several, results, strict=True):
-                made.append(_update_of(one, facts))
-                if not made[-1].good:
-                    return made
-        return made
+                updates.append(_update_of(one, facts))
+                if not updates[-1].good:
+                    return updates
+        return updates
 
     def _prepare(self, batch: AnySamples) -> tuple[list[PreparedBatch[ForwardPass]], float]:
         return (
