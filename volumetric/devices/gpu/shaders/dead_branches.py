@@ -55,7 +55,9 @@ def _pruned(text: str, constants: Constants) -> str:
         pieces.append(text[at : match.start()])
         chain, at = _read_chain(text, match.start())
         if chain:
-            pieces.append(_chain_text([_Branch(one.condition, _pruned(one.body, constants)) for one in chain], constants))
+            pieces.append(
+                _chain_text([_Branch(one.condition, _pruned(one.body, constants)) for one in chain], constants)
+            )
         else:
             at = match.end()
             pieces.append(match[0])
