@@ -181,6 +181,18 @@ def test_gradients_that_overflow_at_the_least_scale_are_a_fault() -> None:
     assert one.state.buffers[LOSS_SCALE][0] == LEAST
 
 
+def test_a_run_whose_updates_were_all_skipped_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    data = dataclasses.replace(DATA, targets=np.asarray(DATA.targets) * np.float32(1e8))
+    config = TrainConfig(compute="float16", max_steps=2)
+    first = initialise(NETWORK, seed=1)
+    result = train(NETWORK, first, data, config, device="reference")
+    assert all(np.array_equal(result.params[key].values(), store.values()) for key, store in first.items())
+    assert "every update was skipped" in caplog.text
+    caplog.clear()
+    train(NETWORK, first, DATA, config, device="reference")
+    assert "skipped" not in caplog.text
+
+
 def test_a_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
     def config(epochs: int) -> TrainConfig:
         return TrainConfig(optimiser=Adam(lr=0.02), epochs=epochs, compute="float16")

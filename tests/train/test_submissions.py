@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from volumetric.train import (
     DivergedError,
     Momentum,
     RMSprop,
+    StepEvent,
     StreamData,
     TrainConfig,
     TrainResult,
@@ -38,6 +39,7 @@ from volumetric.train.learner import LearnerOptions, SeriesLearner
 from volumetric.train.picked_batch import picked_batches
 from volumetric.train.schedules import Cosine, WarmUp
 from volumetric.train.submission_pace import MOST, SubmissionPace
+from volumetric.train.training_events import Event
 
 ROWS = chain(
     [Dense(in_features=4, out_features=8, activation="tanh"), Dropout(p=0.3), Dense(in_features=8, out_features=1)],
@@ -266,3 +268,24 @@ def test_the_pace_follows_the_fastest_update() -> None:
 def test_a_submission_has_an_update(steps: int) -> None:
     with pytest.raises(SpecError, match="steps_per_submission must be at least 1"):
         TrainConfig(steps_per_submission=steps)
+
+
+@pytest.mark.parametrize("steps", [10**9, 2**70])
+def test_a_stream_is_not_read_further_than_a_submission(steps: int) -> None:
+    data, ahead, read = waves(samples=8, batch_size=8), 0, 0
+
+    def batches(epoch: int) -> Iterator[Batch]:
+        nonlocal read
+        for _ in range(3 * MOST):
+            read += 1
+            yield from data.batches(0)
+
+    def report(event: Event) -> None:
+        nonlocal ahead
+        if isinstance(event, StepEvent):
+            ahead = max(ahead, read - event.step)
+
+    config = TrainConfig(steps_per_submission=steps)
+    result = train(ROWS, initialise(ROWS, seed=1), StreamData(batches), config, device="reference", reporters=[report])
+    assert result.steps == 3 * MOST
+    assert ahead == MOST - 1

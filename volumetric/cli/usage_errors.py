@@ -151,9 +151,12 @@ def _wrong_value(error: cyclopts.CoercionError, verb: str) -> tuple[str, str]:
     assert token is not None
     name = token.keyword or (error.argument.name.lstrip("-") if error.argument is not None else "value")
     if get_origin(error.target_type) is Literal:
+        from volumetric.dtypes.type_choice import known_spelling  # imports NumPy
+
         choices = list(map(str, get_args(error.target_type)))
         line = f"volumetric {verb} {choices[0]} …" if not token.keyword else f"{name} {choices[0]}"
-        near = _near(token.value, choices)
+        meant = known_spelling(token.value, choices)
+        near = f"did you mean {meant}? " if meant else _near(token.value, choices)
         return f"{name} of {verb}: unknown {token.value!r}", f"{near}one of {', '.join(choices)}, as {line}"
     kind = _KINDS.get(error.target_type or str, "another value")
     return (

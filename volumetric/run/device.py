@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from volumetric.base.errors import GenerationError, SpecError
 from volumetric.base.moved_modules import renamed_members
 from volumetric.base.notebook_html import ShowsFields
+from volumetric.dtypes.type_choice import check_type_choice
 from volumetric.network import OUTPUT, Params
 from volumetric.run.plan import Plan
 from volumetric.run.step_times import StepTime
@@ -66,9 +67,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         """Reject values that a device would otherwise treat as its default. Raises `SpecError`."""
         for name in ("compute", "kv_dtype"):
-            value, known = getattr(self, name), get_args(get_type_hints(RunOptions)[name])
-            if value not in known:
-                raise SpecError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+            check_type_choice(name, getattr(self, name), get_args(get_type_hints(RunOptions)[name]))
         for name in ("context", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:

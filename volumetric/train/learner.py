@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
+from volumetric.dtypes.type_choice import check_type_choice
 from volumetric.network import Network
 from volumetric.network.weight_store import Params
 from volumetric.observe import Observer
@@ -92,9 +93,7 @@ class LearnerOptions:
 
 def check_compute(compute: str) -> None:
     """Raise `SpecError` unless products can be computed so."""
-    known = get_args(Compute)
-    if compute not in known:
-        raise SpecError(f"compute must be one of {', '.join(known)}, got {compute!r}", hint="leave it out for float32")
+    check_type_choice("compute", compute, get_args(Compute))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

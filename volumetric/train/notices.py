@@ -111,5 +111,13 @@ def warn_of_standstill(loss: float) -> None:
     )
 
 
+def warn_of_skipped_updates() -> None:
+    """Warn if gradients overflowed float16 in every update, so that none changed a weight."""
+    logger.warning(
+        "every update was skipped, because gradients overflowed float16, so nothing was learned: the loss scale halves "
+        'with each, so train longer, or scale targets to about 1, or use compute="float32"'
+    )
+
+
 def _activation(spec: LayerSpec) -> str | None:
     return getattr(spec, "activation", None)

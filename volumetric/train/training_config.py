@@ -58,7 +58,7 @@ class TrainConfig:
     checkpoint_every : updates between checkpoints; None: only at the end of epochs
     keep_checkpoints : number of newest checkpoints to keep
     steps_per_submission : updates that are submitted to the device together, at most; their losses are read, and
-        reported in order, when all are done. The result has the same bits. None: as many as take about 20 ms, for
+        reported in order, when all are done; never more than 64. The result has the same bits. None: as many as take about 20 ms, for
         arrays in memory; one with `stop` or observers. Never more than up to a checkpoint, `max_steps`, or the end of
         an epoch after which validation data, accuracy or `metric` need the weights. Some updates are always submitted
         alone: those of several batches, of clocked networks and of windows that continue each other
@@ -125,7 +125,7 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 default = next(f.default for f in dataclasses.fields(self) if f.name == name)
-                usual = ("chosen" if "submission" in name else "no limit") if default is None else str(default)
+                usual = ("as many as take 20 ms" if "submission" in name else "no limit") if default is None else str(default)
                 raise SpecError(
                     f"{name} must be at least 1, got {value}", hint=f"leave it out for the default, {usual}"
                 )

@@ -7,6 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,10 +23,10 @@ from volumetric.train.evaluation import Evaluation, judge
 from volumetric.train.latency import warn_of_latency
 from volumetric.train.learner import Learner, SeriesLearner, StepReport, WindowedLearner
 from volumetric.train.lora import trained_keys
-from volumetric.train.notices import warn_of_standstill
+from volumetric.train.notices import warn_of_skipped_updates, warn_of_standstill
 from volumetric.train.picked_batch import AnySamples, as_batch, in_groups, picked_batches
 from volumetric.train.precision import master_of, trained_store
-from volumetric.train.submission_pace import SubmissionPace
+from volumetric.train.submission_pace import MOST, SubmissionPace
 from volumetric.train.train_result import EpochHistory, Progress, TrainResult
 from volumetric.train.training_checkpoint import Checkpoint, CheckpointStore, check_run, describe_run, read_checkpoint
 from volumetric.train.training_config import TrainConfig
@@ -53,6 +54,8 @@ class TrainingLoop:
     step: int = 0
     begun: bool = False
     steepest: float = 0.0
+    written: bool = False
+    """Whether an update changed weights; with a loss scale the first ones may be skipped."""
     progress: Progress = field(default_factory=Progress)
     best: Params | None = None
     description: dict[str, Any] = field(default_factory=dict)
@@ -91,6 +94,8 @@ class TrainingLoop:
         began, reason = time.perf_counter(), self._reason()
         while reason is None:
             reason = self._epoch()
+        if self.begun and not self.written:
+            warn_of_skipped_updates()
         self._save()
         history = [EpochEvent(**fields) for fields in self.progress.history]
         last = self._broken_off(reason)
@@ -158,6 +163,7 @@ class TrainingLoop:
         chosen = config.steps_per_submission
         if chosen is None:
             chosen = 1 if self.stops_between or self.picked is None else self.pace.steps
+        chosen = min(chosen, MOST)  # batches of a stream wait in memory
         if config.checkpoint_every is not None:
             chosen = min(chosen, config.checkpoint_every - self.step % config.checkpoint_every)
         return chosen if config.max_steps is None else max(1, min(chosen, config.max_steps - self.step))
@@ -188,6 +194,7 @@ class TrainingLoop:
             warn_of_latency(self.network, config.mode, [as_batch(batch) for batch in batches])
         self.begun = True
         self.steepest = max(self.steepest, report.gradient_norm)
+        self.written = self.written or isfinite(report.gradient_norm)
         self.step += 1
         progress.batch += len(batches)
         both = progress.tally + report.tally
