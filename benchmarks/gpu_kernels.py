@@ -1,7 +1,8 @@
 """GPU speed without a model file: decode and prefill of known shapes with random weights, and sweeps of matvec cuts.
 
     python -m benchmarks gpu_kernels models [--models smollm2,tinyllama,llama7b] [--dtypes float16,q4_k] [--int8]
-    python -m benchmarks gpu_kernels batches [--models …] [--dtypes …] [--batches 1,4,16,64]
+        [--compute auto]
+    python -m benchmarks gpu_kernels batches [--models …] [--dtypes …] [--batches 1,4,16,64] [--compute auto]
     python -m benchmarks gpu_kernels sweep [--models …] [--dtypes …] [--int8]
     python -m benchmarks gpu_kernels sweep-batches [--models …] [--dtypes …] [--batches 2,4,8,16,64]
 
@@ -281,6 +282,8 @@ def main() -> None:
     parser.add_argument("--models", default="smollm2,tinyllama,llama7b")
     parser.add_argument("--dtypes", default="float16,int4:g32")
     parser.add_argument("--int8", action="store_true", help="int8 activations where weights are integers")
+    computes = ["float32", "float16", "auto"]
+    parser.add_argument("--compute", choices=computes, default="float32", help="of `models` and `batches`")
     parser.add_argument("--kv-dtype", choices=["auto", "float32", "float16"], default="auto", help="cache of `models`")
     parser.add_argument("--tokens", type=int, default=256, help="tokens of a decode run")
     parser.add_argument("--rows", type=int, default=512, help="tokens of a prefill call")
@@ -293,7 +296,7 @@ def main() -> None:
     names, dtypes = args.models.split(","), args.dtypes.split(",")
     batches = numbers(args.batches)
     if args.what in ("models", "batches"):
-        compute = "int8" if args.int8 else "float32"
+        compute = "int8" if args.int8 else args.compute
         options = RunOptions(context=CONTEXT, compute=compute, kv_dtype=args.kv_dtype)
         if args.what == "models":
             found = run_models(device, names, dtypes, options, args.tokens, args.rows)

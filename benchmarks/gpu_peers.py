@@ -15,8 +15,9 @@
   float16, and for a single text also the file that `save_onnx` writes; the fastest counts.
 - torch: decoders in float16. The peer compiles the layers by inductor and puts a step into one CUDA graph; where two
   forms of attention are sensible, the faster counts.
-- training: a transformer, tokens a second of updates by AdamW. The peer is PyTorch in eager mode, in float32 and with
-  autocast to float16; the faster counts. For small nets, eager and in CUDA graphs, run `python -m benchmarks training`.
+- training: a transformer, tokens a second of updates by AdamW. The peer is PyTorch in float32 and with autocast to
+  float16, eager and compiled; the fastest counts. With `--precisions float32,float16` the losses at the end show what
+  float16 changes. For small nets, eager and in CUDA graphs, run `python -m benchmarks training`.
 
 Ours and the peer run in turn, --rounds times after one that does not count, each until the device is done. The table
 has medians with the least and the greatest; a ratio is the median of the rounds' ratios. Without a peer its column is

@@ -26,19 +26,20 @@ from volumetric.devices.gpu.kernels.dispatch import ONE_ROW
 from volumetric.devices.gpu.kernels.graph import gemm, matrix_gemm
 from volumetric.devices.gpu.kernels.graph.grouped_gemm import product_of
 from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweredNode, LoweringRequest
-from volumetric.devices.gpu.kernels.graph.matrix_gemm import EMULATED_TILE, TILES, GraphMatrixTile
+from volumetric.devices.gpu.kernels.graph.matrix_gemm import EMULATED_TILE
+from volumetric.devices.gpu.kernels.matrix_tiles import TILES, MatrixTile
 from volumetric.devices.gpu.profile import passes_seconds
 
 RUNS, REPEATS = 7, 20
 OTHER_TILES = (
-    GraphMatrixTile(m=128, n=128, k=32, rows=32, columns=32),
-    GraphMatrixTile(m=128, n=128, k=32, rows=64, columns=32),
-    GraphMatrixTile(m=128, n=128, k=32, rows=64, columns=64),
-    GraphMatrixTile(m=128, n=128, k=64, rows=64, columns=32),
-    GraphMatrixTile(m=128, n=64, k=64, rows=32, columns=32),
-    GraphMatrixTile(m=64, n=128, k=32, rows=32, columns=32),
-    GraphMatrixTile(m=64, n=64, k=32, rows=32, columns=32),
-    GraphMatrixTile(m=256, n=128, k=32, rows=64, columns=64),
+    MatrixTile(m=128, n=128, k=32, rows=32, columns=32),
+    MatrixTile(m=128, n=128, k=32, rows=64, columns=32),
+    MatrixTile(m=128, n=128, k=32, rows=64, columns=64),
+    MatrixTile(m=128, n=128, k=64, rows=64, columns=32),
+    MatrixTile(m=128, n=64, k=64, rows=32, columns=32),
+    MatrixTile(m=64, n=128, k=32, rows=32, columns=32),
+    MatrixTile(m=64, n=64, k=32, rows=32, columns=32),
+    MatrixTile(m=256, n=128, k=32, rows=64, columns=64),
 )
 
 
@@ -151,10 +152,10 @@ def torch_seconds(torch: Any, product: Product, a: Array, b: Array) -> list[floa
 
 def report(name: str, product: Product, seconds: list[float], error: float | None = None) -> None:
     rates = [product.flops / s / 1e12 for s in seconds]
-    told = "" if error is None else f"  error {error:.1e}"
+    shown = "" if error is None else f"  error {error:.1e}"
     print(
         f"  {name:34}{statistics.median(rates):8.1f} TFLOP/s ({min(rates):.1f}–{max(rates):.1f})"
-        f"{1e6 * statistics.median(seconds):9.1f} us{told}",
+        f"{1e6 * statistics.median(seconds):9.1f} us{shown}",
         flush=True,
     )
 

@@ -23,7 +23,6 @@ import os
 import pstats
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.arguments import argument_parser, numbers
+from benchmarks.server import run_until_closed
 from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate import Limits, Model
 from volumetric.layers import Dense, Embedding, LayerSpec
@@ -141,18 +141,11 @@ def serve(args: Any) -> None:
     limits = Limits(slots=args.clients, state_bytes=2**30, prefix_bytes=None, queue=None)
     settings = ServerSettings(http_workers=args.workers)
     server = Server({"free": lambda: model}, settings, limits)
-
-    def until_closed() -> None:
-        sys.stdin.read()
-        server.stop()
-
-    threading.Thread(target=until_closed, daemon=True).start()
-    started = lambda: print(sock.getsockname()[1], flush=True)  # noqa: E731
     if args.profile:
         profiles.append(cProfile.Profile(time.thread_time))
-        profiles[-1].runcall(server.run, sock, on_ready=started)
+        profiles[-1].runcall(run_until_closed, server, sock)
     else:
-        server.run(sock, on_ready=started)
+        run_until_closed(server, sock)
     for name, profile in zip(("event loop", "engine's thread"), profiles, strict=False):
         print(f"\n{name}")
         shares: dict[str, float] = {}

@@ -21,7 +21,6 @@ import json
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +34,7 @@ from tokenizers.trainers import BpeTrainer
 from benchmarks.arguments import argument_parser, numbers
 from benchmarks.random_model import SHAPES, random_text_model
 from benchmarks.serve_cost import KINDS, children_of, seconds_of
+from benchmarks.server import run_until_closed
 from volumetric.bench.serve import ServerTarget, ask
 from volumetric.bench.serve.load_runs import messages_of
 from volumetric.devices.named_devices import open_device
@@ -76,8 +76,8 @@ def trained_tokenizer(texts: list[str]) -> tokenizers.Tokenizer:
     return tokenizers.Tokenizer.from_str(json.dumps(state))
 
 
-def made_model(shape: str, dtype: str, device: str) -> Model:
-    """A model with random weights, and a tokenizer and a chat template that belong to nobody."""
+def untrained_model(shape: str, dtype: str, device: str) -> Model:
+    """A model with random weights, a tokenizer trained on our documents, and a chat template of its own."""
     documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     backend = trained_tokenizer([path.read_text(encoding="utf-8") for path in documents])
     special = {"bos_token": "<|start|>", "eos_token": "<|end|>"}
@@ -93,16 +93,10 @@ def made_model(shape: str, dtype: str, device: str) -> Model:
 def serve(args: Any) -> None:
     """Serve until the parent closes our input."""
     sock = listen("127.0.0.1", 0)
-    model = made_model(args.shape, args.dtype, args.device)
+    model = untrained_model(args.shape, args.dtype, args.device)
     settings = ServerSettings(http_workers=args.workers, temperature=0.0)
     server = Server({"random": lambda: model}, settings, Limits(slots=args.slots, queue=None))
-
-    def until_closed() -> None:
-        sys.stdin.read()
-        server.stop()
-
-    threading.Thread(target=until_closed, daemon=True).start()
-    server.run(sock, on_ready=lambda: print(sock.getsockname()[1], model.device.info.description, flush=True))
+    run_until_closed(server, sock, model.device.info.description)
 
 
 async def clients(args: Any) -> tuple[float, float, list[tuple[float, int, list[float], str]]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -15,7 +17,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from volumetric.serve.server import Server as NetworkServer
 
 _PATIENCE: Final = 600.0
 """Seconds in which a server must have opened its models."""
@@ -47,6 +52,17 @@ class Server:
             return ""
         self.log.seek(0)
         return self.log.read()
+
+
+def run_until_closed(server: NetworkServer, sock: socket.socket, ready: str = "") -> None:
+    """Serve for a parent: print the port and `ready`, and run until our input is closed."""
+
+    def until_closed() -> None:
+        sys.stdin.read()
+        server.stop()
+
+    threading.Thread(target=until_closed, daemon=True).start()
+    server.run(sock, on_ready=lambda: print(sock.getsockname()[1], ready, flush=True))
 
 
 @contextmanager

@@ -26,6 +26,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from benchmarks.arguments import argument_parser, positive_int
+from benchmarks.gpu_graph_ops import torch_with_cuda
+from benchmarks.timing import summary
 from volumetric.builders import chain
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.gpu_commands import CopyCommand, PassCommand
@@ -148,17 +150,14 @@ def parts(graphs: GpuGraphs) -> Iterator[Measured]:
     for _ in range(1000):
         once()
     for name, values in times.items():
-        kept = sorted(values[100:])
-        yield name, lambda kept=kept: kept, 0
+        settled = sorted(values[100:])
+        yield name, lambda settled=settled: settled, 0
 
 
 def theirs() -> dict[tuple[str, str], tuple[Callable[[], object], int]]:
     """The same in torch, eagerly and as CUDA graphs; empty without a torch that sees a card."""
-    try:
-        import torch
-    except ImportError:
-        return {}
-    if not torch.cuda.is_available():
+    torch = torch_with_cuda()
+    if torch is None:
         return {}
     host = torch.ones((ROWS, WIDTH)).pin_memory()
     there, weight = host.cuda(), torch.full((WIDTH, WIDTH), 1e-3).cuda()
@@ -234,12 +233,6 @@ def theirs() -> dict[tuple[str, str], tuple[Callable[[], object], int]]:
         ("updates", "torch"): (lambda: several().tolist(), TOGETHER),
         ("updates", "torch graph"): (updates_captured, TOGETHER),
     }
-
-
-def summary(times: list[float]) -> dict[str, float]:
-    """Return median and spread of sorted times."""
-    low, middle, high = (round(times[int(len(times) * part)], 1) for part in (0.05, 0.5, 0.95))
-    return {"median": middle, "low": low, "high": high}
 
 
 def main() -> None:

@@ -63,6 +63,12 @@ def spread(values: Sequence[float], form: str = ".0f") -> str:
     return f"{statistics.median(values):{form}} ({min(values):{form}}–{max(values):{form}})"
 
 
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """Return the median of sorted values, and the ends of the middle nine tenths."""
+    low, middle, high = (round(float(values[int(len(values) * part)]), 2) for part in (0.05, 0.5, 0.95))
+    return {"median": middle, "low": low, "high": high}
+
+
 class Peer(Protocol):
     """What runs the same elsewhere, and tells the seconds of a run by the clock and of its processor time."""
 

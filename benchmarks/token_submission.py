@@ -26,6 +26,7 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser, positive_int
 from benchmarks.known_shapes import MODELS, Model, network, params
+from benchmarks.timing import summary
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.call_schedule import SequenceSpan
 from volumetric.devices.gpu.executable import GpuExecutable
@@ -83,12 +84,6 @@ def token_times(executable: GpuExecutable, runs: int) -> list[float]:
     marks = [time.perf_counter() for _ in islice(stream, runs)]
     stream.close()
     return sorted(1e6 * np.diff(marks))
-
-
-def summary(values: list[float]) -> dict[str, float]:
-    """Return the median and the ends of the middle nine tenths."""
-    low, median, high = (round(float(values[int(len(values) * part)]), 2) for part in (0.05, 0.5, 0.95))
-    return {"median": median, "low": low, "high": high}
 
 
 def main() -> None:

@@ -1,9 +1,10 @@
-"""The PyTorch side of `gpu_peers.py training`: a plain loop in eager mode, in float32 and with autocast to float16.
+"""The PyTorch side of `gpu_peers.py training`: a plain loop in float32, with autocast, and compiled.
 
     python torch_transformer_worker.py cuda|cpu
 
-The first line of its input names the arrays and sizes; then each ``{"train": "float32"|"autocast"}`` makes the next
-updates of that form and is answered by their seconds and the last loss. On the CPU autocast is to bfloat16.
+The first line of its input names the arrays and sizes; then each ``{"train": "float32"|"autocast"|"compiled"}`` makes
+the next updates of that form and is answered by their seconds and the last loss. Autocast is to float16, on the CPU to
+bfloat16; what is compiled has it, too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Transformer:
         self._weights = {key: torch.tensor(array, device=device, requires_grad=True) for key, array in arrays.items()}
         fused = {"fused": True} if device == "cuda" else {}
         self._optimiser = torch.optim.AdamW(self._weights.values(), lr=request["rate"], weight_decay=0.0, **fused)
-        self._half = form == "autocast"
+        self._half = form != "float32"
+        self._forward = torch.compile(self.logits) if form == "compiled" else self.logits
         self._scaler = torch.amp.GradScaler(device, enabled=self._half and device == "cuda")
 
     def logits(self, ids: Any) -> Any:
@@ -68,7 +70,7 @@ class Transformer:
         start, value = time.perf_counter(), 0.0
         for ids in batches:
             with torch.autocast(self._device, dtype=half, enabled=self._half):
-                logits = self.logits(ids[:, :-1])
+                logits = self._forward(ids[:, :-1])
                 loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
             self._optimiser.zero_grad()
             self._scaler.scale(loss).backward()

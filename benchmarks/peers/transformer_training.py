@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -20,13 +20,15 @@ from volumetric.network import Network
 from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run.device import Device
 from volumetric.train import AdamW, Batch, CrossEntropy, Learner, LearnerOptions
+from volumetric.train.learner import Compute
 from volumetric.train.learner_opening import open_learner
 
 RATE = 1e-3
 SUCCESSORS = 4
 """Tokens that may follow each: the best loss is the logarithm of this."""
-FORMS = ("float32", "autocast")
-"""How PyTorch computes: in float32 without TF32, or products in float16 with scaled losses."""
+FORMS = {"cuda": ("float32", "autocast", "compiled"), "cpu": ("float32", "autocast")}
+"""Device of PyTorch → how PyTorch computes there: in float32 without TF32, products in float16 with scaled losses, and
+these compiled by inductor."""
 DEVIATION = 0.02
 
 
@@ -76,7 +78,7 @@ def measure_transformer(
     name: str, device: Device, python: Path | None, *, updates: int, rounds: int, sequences: int = 16,
     length: int = 256, computes: Sequence[str] = ("float32",),
 ) -> Iterator[Comparison]:  # fmt: skip
-    """Yield a row for each precision of ours beside PyTorch's two; tokens a second of updates by AdamW.
+    """Yield a row for each precision of ours beside PyTorch's forms; tokens a second of updates by AdamW.
 
     Each update waits for its loss, in both. Every engine makes the same updates from the same weights, so their losses
     at the end, which are printed, can be compared.
@@ -99,33 +101,25 @@ def measure_transformer(
     work, count = updates * sequences * length, sum(store.values().size for store in params.values())
     for compute in computes:
         with ExitStack() as stack:
-            peer = None
+            peer, kind = None, "cuda" if device.info.kind == "gpu" else "cpu"
             if python is not None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory())
                 path = Path(folder) / "transformer.npz"
                 np.savez(
                     path, allow_pickle=False, tokens=tokens, **{key: store.values() for key, store in params.items()}
                 )
-                kind = "cuda" if device.info.kind == "gpu" else "cpu"
                 peer = stack.enter_context(TorchTransformer(python, kind, model, path, updates))
                 print(f"{name}: {peer.about}", flush=True)
-            learner = open_learner(device)(net, params, learner_options(compute))
+            options = LearnerOptions(
+                loss=CrossEntropy(), optimiser=AdamW(lr=RATE, weight_decay=0.0), compute=cast("Compute", compute)
+            )
+            learner = open_learner(device)(net, params, options)
             losses: list[float] = []
-            forms = {} if peer is None else {form: _rate(peer, form, work) for form in FORMS}
+            forms = {} if peer is None else {form: _rate(peer, form, work) for form in FORMS[kind]}
             what = f"train {name} ({count / 1e6:.1f} M), {sequences} × {length} tokens, {compute}"
             yield compare(what, "tok/s", lambda: work / _train(learner, batches, losses), forms, rounds)  # noqa: B023
             theirs = "" if peer is None else ", ".join(f"{form} {loss:.4f}" for form, loss in peer.loss.items())
             print(f"last loss: ours {losses[-1]:.4f}" + (f"; PyTorch {theirs}" if theirs else ""), flush=True)
-
-
-def learner_options(compute: str) -> LearnerOptions:
-    """Return the options of the precision. Raises `SpecError` for one that learners do not have."""
-    options = LearnerOptions(loss=CrossEntropy(), optimiser=AdamW(lr=RATE, weight_decay=0.0))
-    if compute == "float32":
-        return options
-    if "compute" not in {field.name for field in dataclasses.fields(options)}:
-        raise SpecError(f"training computes in float32, not in {compute}", hint="leave the precision out")
-    return dataclasses.replace(options, compute=compute)
 
 
 def _rate(peer: TorchTransformer, form: str, work: int) -> Measure:

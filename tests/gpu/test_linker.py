@@ -127,7 +127,7 @@ def test_matrix_units_in_each_dialect(dialect: Dialect) -> None:
     """
     caps = Caps(subgroup_size=32, immediates=True, max_workgroup=1024, max_shared=49152, matrix_units=True)
     shape = AttentionShape(heads=2, kv_heads=1, head_dim=64, context=64, scale=0.125)
-    dispatch = matrix_attention.rows(shape, caps, AttentionTile(rows=32, heads=2))
+    dispatch = matrix_attention.rows(shape, caps, AttentionTile(rows=32))
     target = ShaderTarget(subgroup_size=32, immediates=True, dialect=dialect)
     text = link("matrix_attend", constants=dispatch.constants, preludes=dispatch.preludes, target=target).text
     golden = (Path(__file__).parent / f"matrix_units_{dialect}.wgsl").read_text(encoding="utf-8")

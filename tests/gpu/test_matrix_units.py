@@ -146,10 +146,9 @@ SMALL: Mapping[str, Any] = {"m": 16, "n": 32, "rows": 16, "columns": 32}
     "tile",
     [
         MatrixTile(k=32, ahead=2, **SMALL),
-        MatrixTile(k=32, buffers=2, **SMALL),
-        MatrixTile(k=64, ahead=2, buffers=2, slices=2, **SMALL),
+        MatrixTile(k=64, ahead=2, slices=2, **SMALL),
     ],
-    ids=["two ahead", "two buffers", "slices"],
+    ids=["two ahead", "slices"],
 )
 def test_ways_to_fetch_and_share_steps(native_kernel: Kernel, rng: np.random.Generator, tile: MatrixTile) -> None:
     """In small tiles: software adapters take a minute to compile those of `TILES`, which Dawn compiles alone."""

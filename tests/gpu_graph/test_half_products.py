@@ -18,12 +18,11 @@ from volumetric.devices.gpu.kernels.graph.grouped_gemm import product_of
 from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest
 from volumetric.devices.gpu.kernels.graph.matrix_gemm import (
     EMULATED_TILE,
-    TILES,
-    GraphMatrixTile,
     choose_tile,
     lower_matrix_product,
     splits_of,
 )
+from volumetric.devices.gpu.kernels.matrix_tiles import TILES, MatrixTile
 from volumetric.devices.gpu.shaders import ShaderTarget, link
 from volumetric.devices.gpu.shaders.dialects import Dialect
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
@@ -167,7 +166,7 @@ def test_tiles_of_matrix_units(trans_a: bool, trans_b: bool) -> None:
         assert linked.workgroup_bytes <= UNITS.max_shared
 
 
-def agrees_with_tile(tile: GraphMatrixTile, trans_a: bool, trans_b: bool, splits: int, **narrow: int) -> None:
+def agrees_with_tile(tile: MatrixTile, trans_a: bool, trans_b: bool, splits: int, **narrow: int) -> None:
     """Multiply with a tile in emulated fragments."""
     m, n, k = tile.m + 19, tile.n + 5, 2 * tile.k + 34
     graphs = narrowed_graphs("native")
@@ -183,14 +182,14 @@ def agrees_with_tile(tile: GraphMatrixTile, trans_a: bool, trans_b: bool, splits
 
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(True, False), (False, True)])
 def test_subgroups_share_a_tile_and_take_turns(trans_a: bool, trans_b: bool) -> None:
-    tile = GraphMatrixTile(m=32, n=64, k=16, rows=16, columns=16)
+    tile = MatrixTile(m=32, n=64, k=16, rows=16, columns=16)
     agrees_with_tile(tile, trans_a, trans_b, 2, max_shared=8 * 1024)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("tile", TILES, ids=str)
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(True, False), (False, True)])
-def test_subgroups_of_every_tile(tile: GraphMatrixTile, trans_a: bool, trans_b: bool) -> None:
+def test_subgroups_of_every_tile(tile: MatrixTile, trans_a: bool, trans_b: bool) -> None:
     agrees_with_tile(replace(tile, k=16), trans_a, trans_b, 1)  # software adapters take long to compile longer steps
 
 

@@ -104,7 +104,7 @@ def test_an_id_beyond_the_vocabulary_is_named() -> None:
 
 
 def test_int8_activations_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="floats only"):
+    with pytest.raises(UnsupportedError, match="does not round to int8"):
         compile_tiny(compute="int8")
 
 

@@ -292,7 +292,7 @@ def test_a_stream_is_not_read_further_than_a_submission(steps: int) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"steps_per_submission": 3}, {"accumulate": 3}])
-def test_a_stream_may_reuse_its_arrays(settings: dict[str, int]) -> None:
+def test_a_stream_may_reuse_its_arrays(settings: dict[str, Any]) -> None:
     data = waves(samples=48, batch_size=8)
 
     def reused(epoch: int) -> Iterator[Batch]:

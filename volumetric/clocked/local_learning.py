@@ -24,8 +24,8 @@ from volumetric.layers.emit_scope import Scope
 from volumetric.network.grid import Coord
 from volumetric.run.graph.inverses import EXACT, emit_inverse
 from volumetric.run.graph.target_rule import TargetRule, budget_of, draw_noise, gap_of, pace_of
-from volumetric.run.graph.training_graphs import UpdatePace
 from volumetric.run.graph.weight_reader import EmitWeights
+from volumetric.run.graph.weight_updates import UpdatePace
 
 
 def taught_layers(clocked: Clocked, masters: Mapping[str, Shape]) -> list[Coord]:

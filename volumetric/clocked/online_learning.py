@@ -20,8 +20,8 @@ from volumetric.graph.objectives import Objective, emit_objectives
 from volumetric.graph.ops import Graph
 from volumetric.network.grid import Coord
 from volumetric.run.graph.target_rule import TargetRule
-from volumetric.run.graph.training_graphs import KNOBS
 from volumetric.run.graph.weight_reader import EmitWeights
+from volumetric.run.graph.weight_updates import KNOBS
 
 
 def online_graph(

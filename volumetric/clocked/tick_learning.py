@@ -22,13 +22,9 @@ from volumetric.graph.differentiate import differentiate
 from volumetric.graph.objectives import Objective, emit_objectives, emit_seeds, emit_targets
 from volumetric.graph.ops import Graph
 from volumetric.graph.parameter_stacks import ParameterStack, ParameterStacks
-from volumetric.run.graph.training_graphs import (
-    KNOBS,
-    UpdateRule,
-    master_gradients,
-    write_update,
-)
+from volumetric.run.graph.training_graphs import master_gradients
 from volumetric.run.graph.weight_reader import EmitWeights, GetWeight
+from volumetric.run.graph.weight_updates import KNOBS, UpdateRule, write_update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

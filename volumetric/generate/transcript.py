@@ -54,7 +54,7 @@ class Transcript:
         self.before_read: Callable[[], None] | None = None
         # The last token drawn needs no position in the context: it is not fed again.
         self._limit = min(params.max_tokens, model.room_after(len(self.prompt)) + 1)
-        self.end_ids = params.end_ids(model.eos_ids)
+        self.end_ids: frozenset[int] = params.end_ids(model.eos_ids)
         self._device_bytes = model.device_bytes
         self._stops = StopMatcher(params.stop, shown=params.include_stop) if params.stop else None
         self._tokens: list[int] = []

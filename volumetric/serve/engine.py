@@ -66,7 +66,7 @@ class SubmittedJobs:
         self.tickets: list[Ticket] = []
         self.on_events: Callable[[], None] | None = None
         self.only_ends = False
-        self.passed = 0.0
+        self.passed: float = 0.0
         self._direct: dict[tuple[Ticket, int], TextWriter] = {}
         self._engine = engine
         self._events: list[JobEvent] = []

@@ -12,14 +12,8 @@ from volumetric.base._typing import Array
 from volumetric.base.errors import VolumetricError
 from volumetric.graph.graph_device import GraphProgram
 from volumetric.graph.run_series import Carry, SeriesInput, run_series
-from volumetric.run.graph.training_graphs import (
-    ForwardPass,
-    UpdateRule,
-    gradient_graph,
-    next_key,
-    sum_key,
-    update_graph,
-)
+from volumetric.run.graph.training_graphs import ForwardPass, gradient_graph, next_key, sum_key, update_graph
+from volumetric.run.graph.weight_updates import UpdateRule
 from volumetric.train.data import Batch
 from volumetric.train.output_losses import Tally
 from volumetric.train.picked_batch import AnySamples, PickedBatch
@@ -68,16 +62,16 @@ class BackpropCredit(CreditStrategy):
                 if not runs:
                     raise
                 break
-        made: list[Update] = []
+        updates: list[Update] = []
         for program, group in groupby(runs, key=lambda run: run[0]):
             several = list(group)
             carry = Carry(0, len(several[0][2]) - 1)
             results = run_series(program, [inputs for _, _, inputs in several], carry)
             for (_, one, _), [facts] in zip(several, results, strict=True):
-                made.append(_update_of(one, facts))
-                if not made[-1].good:
-                    return made
-        return made
+                updates.append(_update_of(one, facts))
+                if not updates[-1].good:
+                    return updates
+        return updates
 
     def _prepare(self, batch: AnySamples) -> tuple[list[PreparedBatch[ForwardPass]], float]:
         return (

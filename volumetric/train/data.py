@@ -222,7 +222,8 @@ class ArrayData:
         order = {"batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed, "drop_last": self.drop_last}
         return {"kind": "arrays", "samples": len(self), **order, "crc32": sums}
 
-    def pick(self, samples: Array) -> Batch:  # by their indices
+    def pick(self, samples: Array) -> Batch:
+        """Return the batch of some samples, by their indices."""
         parts = (map_arrays(of, lambda array: array[samples]) for of in (self.inputs, self.targets, self.mask))
         return Batch(*parts, ports=self.ports)
 

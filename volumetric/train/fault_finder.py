@@ -13,8 +13,9 @@ from volumetric.graph.graph_device import TensorStore
 from volumetric.graph.ops import ProductType
 from volumetric.graph.rounded_products import with_products
 from volumetric.run.graph.nonfinite_graphs import LabelledGraph, pass_values, update_values
-from volumetric.run.graph.training_graphs import UpdateRule, next_key, sum_key
+from volumetric.run.graph.training_graphs import next_key, sum_key
 from volumetric.run.graph.weight_reader import EmitWeights
+from volumetric.run.graph.weight_updates import UpdateRule
 from volumetric.run.plan import Plan
 from volumetric.train.prepared_batch import PreparedBatch
 

@@ -20,7 +20,8 @@ from volumetric.graph.rounded_products import with_products
 from volumetric.network import Network, check_params
 from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run.graph.loss_scale import FIRST, LOSS_SCALE
-from volumetric.run.graph.training_graphs import ForwardPass, UpdateRule, slot_key
+from volumetric.run.graph.training_graphs import ForwardPass
+from volumetric.run.graph.weight_updates import UpdateRule, slot_key
 from volumetric.run.plan import Plan, with_outputs
 from volumetric.train.forward_weights import ForwardWeights
 from volumetric.train.learner import LearnerOptions, LearnerState

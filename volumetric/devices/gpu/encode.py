@@ -70,7 +70,7 @@ class RowRecorder:
         self.graph = graph
         self.caps: Caps = attention.caps
         self.weights = weights
-        self.int8 = compute == "int8"
+        self.int8: bool = compute == "int8"
         self.halves: bool = products.multiplies_halves(compute, self.caps)
         self.attention = attention
         self.most_rows: int = scratch.rows

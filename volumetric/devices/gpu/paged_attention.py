@@ -115,7 +115,8 @@ class AttentionBuffers:
             matrix_attention.choose_tiles(shapes.values(), caps) if halves else None
         )
         blocks = {tile.rows for tile in self.tiles.values()} if self.tiles else {self.cut.rows} if self.cut else {1}
-        (self.block,) = blocks
+        (block,) = blocks
+        self.block: int = block
         self.whole: bool = any(not (shape.state and shape.causal) for shape in shapes.values())
         self.queries, self.undo, self._parts, self._maxima, self.alone = "", "", "", "", {}
         self._reserve(scratch)

@@ -250,8 +250,8 @@ class GrowingStates:
 
     def __init__(self, sequences: Sequence[GenerationSequence], room: StateBudget) -> None:
         self.sequences = sequences
-        self.rows = [(sequence, 1) for sequence in sequences]
-        self.nbytes = sum(room.bytes_of(sequence.fed) for sequence in sequences)
+        self.rows: list[tuple[GenerationSequence, int]] = [(sequence, 1) for sequence in sequences]
+        self.nbytes: int = sum(room.bytes_of(sequence.fed) for sequence in sequences)
         self._block = room.bytes_of(2 * BLOCK) - room.bytes_of(BLOCK)
         self._calls = 0
         self._opening = [0] * BLOCK

@@ -9,18 +9,16 @@ from volumetric.graph.build import GraphBuilder
 from volumetric.graph.ops import Graph
 from volumetric.network import INPUT
 from volumetric.run.graph.training_graphs import (
-    KNOBS,
     ForwardPass,
-    UpdateRule,
     begin_training,
     emit_loss,
     master_gradients,
     next_key,
     seeds_of,
     sum_key,
-    trial_update,
 )
 from volumetric.run.graph.weight_reader import EmitWeights
+from volumetric.run.graph.weight_updates import KNOBS, UpdateRule, trial_update
 from volumetric.run.plan import Plan
 
 

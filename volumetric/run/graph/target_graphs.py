@@ -27,14 +27,9 @@ from volumetric.layers.emit_scope import GraphTraining, Scope
 from volumetric.run.graph.inverses import EXACT, cross_join, emit_inverse, last_steps, weighted_values
 from volumetric.run.graph.network_graph import EmitOptions, emit_plan, emit_step
 from volumetric.run.graph.target_rule import TargetRule, budget_of, draw_noise, gap_of, pace_of
-from volumetric.run.graph.training_graphs import (
-    KNOBS,
-    ForwardPass,
-    UpdatePace,
-    emit_inputs,
-    emit_loss,
-)
+from volumetric.run.graph.training_graphs import ForwardPass, emit_inputs, emit_loss
 from volumetric.run.graph.weight_reader import EmitWeights, GetWeight
+from volumetric.run.graph.weight_updates import KNOBS, UpdatePace
 from volumetric.run.plan import Plan, Step
 
 

@@ -13,7 +13,7 @@ from volumetric.base._typing import Shape
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.counter_noise import stream_of
 from volumetric.run.graph.inverses import Inverse, InverseKind
-from volumetric.run.graph.training_graphs import KNOBS, UpdatePace, UpdateRule, write_update
+from volumetric.run.graph.weight_updates import KNOBS, UpdatePace, UpdateRule, write_update
 
 _TINY = 1e-30
 

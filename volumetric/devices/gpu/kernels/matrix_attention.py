@@ -20,12 +20,11 @@ _BUFFERS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionTile:
-    """A workgroup's share of `matrix_attend`.
+    """A workgroup's share of `matrix_attend`: rows of a sequence in one query head.
 
     Attributes
     ----------
-    rows : rows of a sequence
-    heads : query heads for each, which read the same keys
+    rows : of scores and of the output
     positions : of a step
     fragments : of 16 rows, that a subgroup owns
     parts : subgroups that share these rows: each has a part of the positions, and then of the elements of the head
@@ -33,28 +32,22 @@ class AttentionTile:
     """
 
     rows: int
-    heads: int = 1
     positions: int = 64
     fragments: int = 1
     parts: int = 2
     hold: bool = True
 
     @property
-    def height(self) -> int:
-        """Rows of scores."""
-        return self.rows * self.heads
-
-    @property
     def workgroup(self) -> int:
         """Invocations."""
-        return MATRIX_LANES * self.parts * self.height // (16 * self.fragments)
+        return MATRIX_LANES * self.parts * self.rows // (16 * self.fragments)
 
     def shared_bytes(self, head_dim: int) -> int:
         """Workgroup memory: tiles of queries, of keys or values and of weights; scores, factors, and reductions."""
         row = 4 * self.parts * ceil_div(ceil_div(head_dim, 16), self.parts) + _PADDING
-        queries, weights = self.height * row, self.height * (self.positions // 4 + _PADDING)
+        queries, weights = self.rows * row, self.rows * (self.positions // 4 + _PADDING)
         vectors = max(queries, self.positions * row + weights + (0 if self.hold else queries))
-        return 8 * vectors + 4 * (self.height * (self.positions + 1) + self.workgroup + 64)
+        return 8 * vectors + 4 * (self.rows * (self.positions + 1) + self.workgroup + 64)
 
 
 TILES: dict[int, tuple[AttentionTile, ...]] = {
@@ -69,10 +62,6 @@ TILES: dict[int, tuple[AttentionTile, ...]] = {
 """Largest head → tiles on matrix units for one head, the best first; the first that fits is taken.
 
 Measured on an H200: 512 rows of 32 heads of 128 take 25 µs, of 9 heads of 64 14 µs; `attend_rows` 132 and 44."""
-MOST_SHARED = 1
-"""Query heads of a kv head that share a tile at most; 1: each has tiles of its own, of as many rows as their height.
-
-On an H200 three heads in tiles of 3 or 6 subgroups gave wrong sums, for an unknown reason, and were no faster."""
 _EMULATED = (
     AttentionTile(rows=32, parts=4, hold=False),
     AttentionTile(rows=16, parts=4, hold=False),
@@ -83,25 +72,17 @@ _EMULATED = (
 
 
 def choose_tiles(shapes: Iterable[AttentionShape], caps: Caps) -> dict[AttentionShape, AttentionTile] | None:
-    """Tile of each shape, all with the same rows; None if a shape needs `attend_rows`.
-
-    Query heads that share keys also share a tile: it then covers fewer rows, and fewer positions beyond its diagonal.
-    """
+    """Tile of each shape, all with the same rows; None if a shape needs `attend_rows`."""
     listed = {shape: _first_fitting(shape, caps) for shape in shapes}
     fitting = {shape: tile for shape, tile in listed.items() if tile is not None}
     if not listed or len(fitting) < len(listed):
         return None
-    least = min(max(16, tile.rows // min(_share(shape), MOST_SHARED)) for shape, tile in fitting.items())
-    rows = 1 << least.bit_length() - 1
-    return {shape: with_heads(shape, tile, rows) for shape, tile in fitting.items()}
+    rows = min(tile.rows for tile in fitting.values())
+    return {shape: _with_rows(tile, rows) for shape, tile in fitting.items()}
 
 
-def with_heads(shape: AttentionShape, tile: AttentionTile, rows: int) -> AttentionTile:
-    """Return the tile with so many rows, and as many heads as then fit into its height."""
-    unit = 16 * tile.fragments
-    most = min(tile.height // rows, MOST_SHARED)
-    heads = next((n for n in range(most, 0, -1) if _share(shape) % n == 0 and n * rows % unit == 0), 1)
-    return replace(tile, rows=rows, heads=heads, fragments=tile.fragments if heads * rows % unit == 0 else 1)
+def _with_rows(tile: AttentionTile, rows: int) -> AttentionTile:
+    return replace(tile, rows=rows, fragments=tile.fragments if rows % (16 * tile.fragments) == 0 else 1)
 
 
 def _first_fitting(shape: AttentionShape, caps: Caps) -> AttentionTile | None:
@@ -114,20 +95,15 @@ def _first_fitting(shape: AttentionShape, caps: Caps) -> AttentionTile | None:
     return None
 
 
-def _share(shape: AttentionShape) -> int:
-    return shape.heads // shape.kv_heads
-
-
 def rows(shape: AttentionShape, caps: Caps, tile: AttentionTile) -> Dispatch:
     """Attention of blocks of rows. Buffers: q and undo (of `append`), keys, values, tables, y, head_params, ctl."""
     constants = shape.constants() | shape.score_constants()
     constants |= {
         "WG": tile.workgroup,
         "LANES": MATRIX_LANES,
-        "BM": tile.height,
-        "BATCH": tile.height,
+        "BM": tile.rows,
+        "BATCH": tile.rows,
         "BK": tile.positions,
-        "GROUP": tile.heads,
         "FM": tile.fragments,
         "WX": tile.parts,
         "HOLD": int(tile.hold),
@@ -137,7 +113,7 @@ def rows(shape: AttentionShape, caps: Caps, tile: AttentionTile) -> Dispatch:
     }
     return Dispatch(
         kernel="matrix_attend",
-        grid=WorkgroupGrid(x=shape.heads // tile.heads, rows_each=1, over="blocks"),
+        grid=WorkgroupGrid(x=shape.heads, rows_each=1, over="blocks"),
         constants=constants,
         preludes=(*shape.preludes, "matrix/units" if caps.matrix_units else "matrix/emulated"),
     )

@@ -30,7 +30,6 @@ class MatrixTile:
     Attributes
     ----------
     ahead : steps, 1 or 2, of which both sides are in registers
-    buffers : steps, 1 or 2, of which both sides are in workgroup memory
     slices : subgroups that share a step of the same dot products
     """
 
@@ -40,7 +39,6 @@ class MatrixTile:
     rows: int
     columns: int
     ahead: int = 1
-    buffers: int = 1
     slices: int = 1
 
     @property
@@ -61,13 +59,17 @@ class MatrixTile:
         room = max_shared - self.tile_bytes
         if self.slices > 1:
             return 0 if 4 * self.slices * self.m * (self.n + _SUMS_PADDING) <= room else None
+        return self.writing(room) or None
+
+    def writing(self, room: int) -> int:
+        """Subgroups, a power of two, whose fragments of sums fit into so many bytes of workgroup memory; 0: none."""
         fragments = room // _FRAGMENT_BYTES
-        return min(self.subgroups, 1 << fragments.bit_length() - 1) if fragments > 0 else None
+        return min(self.subgroups, 1 << fragments.bit_length() - 1) if fragments > 0 else 0
 
     @property
     def tile_bytes(self) -> int:
         """Bytes of workgroup memory for both sides."""
-        return self.buffers * 2 * (self.m + self.n) * (self.k + _PADDING)
+        return 2 * (self.m + self.n) * (self.k + _PADDING)
 
 
 TILES = (
@@ -77,7 +79,7 @@ TILES = (
     MatrixTile(m=32, n=64, k=64, rows=16, columns=32),
     MatrixTile(m=16, n=64, k=64, rows=16, columns=32),
 )
-"""From the most arithmetic for each byte to the most workgroups.
+"""From the most arithmetic for each byte to the most workgroups, for rows and in graphs.
 
 Measured on an H200: 128 x 128 reaches 210 to 250 TFLOP/s of float16; 16 rows of 7B read 2.4 to 2.6 TB/s."""
 _MORE_TILES = (
@@ -161,7 +163,7 @@ def is_legal(tile: MatrixTile, caps: Caps) -> bool:
     """Whether the kernel can run with a tile on this GPU."""
     if min(tile.m, tile.n, tile.k, tile.rows, tile.columns, tile.slices) <= 0:
         return False
-    if tile.ahead not in (1, 2) or tile.buffers not in (1, 2) or tile.rows * tile.columns > _MOST_SUMS:
+    if tile.ahead not in (1, 2) or tile.rows * tile.columns > _MOST_SUMS:
         return False
     if any((tile.m % tile.rows, tile.n % tile.columns, tile.rows % 16, tile.columns % 32, tile.k % (32 * tile.slices))):
         return False
@@ -222,7 +224,6 @@ def matrix_gemm(
         "WM": tile.rows,
         "WN": tile.columns,
         "AHEAD": tile.ahead,
-        "BUFFERS": tile.buffers,
         "SLICES": tile.slices,
         "STAGED": tile.staged(caps.max_shared),
         "X_STRIDE": halved_stride(shape.k),

@@ -92,7 +92,7 @@ def _truth(node: ast.expr, constants: Constants) -> bool | None:
         inner = _truth(node.operand, constants)
         return None if inner is None else not inner
     if isinstance(node, ast.BoolOp):
-        return _joined(node, constants)
+        return _truth_of_operands(node, constants)
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARISONS:
         try:
             sides = [_number(side, constants) for side in (node.left, node.comparators[0])]
@@ -102,7 +102,7 @@ def _truth(node: ast.expr, constants: Constants) -> bool | None:
     return None
 
 
-def _joined(node: ast.BoolOp, constants: Constants) -> bool | None:
+def _truth_of_operands(node: ast.BoolOp, constants: Constants) -> bool | None:
     """Value of operands joined by ``&&`` or ``||``: one of them may decide."""
     decides = isinstance(node.op, ast.Or)
     known = True

@@ -55,7 +55,9 @@ def _pruned(text: str, constants: Constants) -> str:
         pieces.append(text[at : match.start()])
         chain, at = _read_chain(text, match.start())
         if chain:
-            pieces.append(_written([_Branch(one.condition, _pruned(one.body, constants)) for one in chain], constants))
+            pieces.append(
+                _chain_text([_Branch(one.condition, _pruned(one.body, constants)) for one in chain], constants)
+            )
         else:
             at = match.end()
             pieces.append(match[0])
@@ -91,17 +93,17 @@ def _closing(text: str, start: int, opening: str) -> int:
     raise ValueError(f"no end of {text[start : start + 40]!r}")
 
 
-def _written(chain: list[_Branch], constants: Constants) -> str:
+def _chain_text(chain: list[_Branch], constants: Constants) -> str:
     values = [True if one.condition is None else constant_truth(one.condition, constants) for one in chain]
     if len(chain) == 1:
         return "" if values[0] is False else "".join(_blocks(chain))
     if any(_JUMP.search(one.body) for one in chain):
         return "".join(_blocks(chain))
-    kept = [one for one, value in zip(chain, values, strict=True) if value is not False]
+    live = [one for one, value in zip(chain, values, strict=True) if value is not False]
     if True in values:
         last = chain[values.index(True)]
-        kept = [*kept[: kept.index(last)], _Branch(None, last.body)]
-    return "".join(_blocks(kept))
+        live = [*live[: live.index(last)], _Branch(None, last.body)]
+    return "".join(_blocks(live))
 
 
 def _blocks(chain: list[_Branch]) -> Iterator[str]:

@@ -62,8 +62,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         a *= scale;
         b *= scale;
     }
-    let bits = max(bitcast<vec4<u32>>(a) & vec4<u32>(0x7fffffffu), bitcast<vec4<u32>>(b) & vec4<u32>(0x7fffffffu));
-    let top = max(max(bits.x, bits.y), max(bits.z, bits.w));
+    let top = max(magnitude_bits(a), magnitude_bits(b));
     let powers = halving_powers(team_max(f32(top >> 23u), lid, TEAM));
     if (number >= ALL || part >= PAIRS || row >= ctl.rows) { return; }
     if (h < HEADS) {

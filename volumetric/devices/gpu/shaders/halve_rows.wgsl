@@ -1,13 +1,13 @@
 // For each row of x, after its norm, halves for the matrix units: the row times a power of two with which its largest
 // element is near 2^14, and the power of two that undoes it. So no row overflows, and its small elements keep their digits.
-// There are TIMES rows of x for each row of the call. Rows are padded with zeros to STRIDE halves. A row with infinity or NaN keeps them, and is not scaled.
+// There are TIMES rows of x for each row of the call. Rows are padded with zeros to STRIDE halves. A row with infinity or NaN
+// keeps them, and is not scaled.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;            // (rows, K4)
 @group(0) @binding(1) var<storage, read_write> halved: array<vec2<u32>>;  // (rows, STRIDE / 4)
 @group(0) @binding(2) var<storage, read_write> undo: array<f32>;          // (rows)
 @group(0) @binding(4) var<storage, read> norm_params: array<vec4<f32>>;  // gain (K4), then bias (K4)
 
 const K4: u32 = (K + 3u) / 4u;
-const ROUNDS: u32 = (STRIDE / 4u + WG - 1u) / WG;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
@@ -32,17 +32,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if (NORM == 2u) { shift = team_sum(rest, lid, WG) / f32(K); }
         factor = inverseSqrt(variance_about(team_sum(squares, lid, WG) / f32(K), shift) + EPS);
     }
-    // The largest magnitude by its bits, in which NaN and infinity are above all numbers.
     var top = 0u;
-    for (var v = lid; v < K4; v += WG) {
-        let bits = bitcast<vec4<u32>>(normed(row, v, mean, shift, factor)) & vec4<u32>(0x7fffffffu);
-        top = max(top, max(max(bits.x, bits.y), max(bits.z, bits.w)));
-    }
+    for (var v = lid; v < K4; v += WG) { top = max(top, magnitude_bits(normed(row, v, mean, shift, factor))); }
     let powers = halving_powers(team_max(f32(top >> 23u), lid, WG));
-    let up = powers.x;
     if (lid == 0u) { undo[row] = powers.y; }
     for (var v = lid; v < STRIDE / 4u; v += WG) {
-        let r = select(vec4<f32>(0.0), up * normed(row, min(v, K4 - 1u), mean, shift, factor), v < K4);
+        let r = select(vec4<f32>(0.0), powers.x * normed(row, min(v, K4 - 1u), mean, shift, factor), v < K4);
         halved[row * (STRIDE / 4u) + v] = vec2<u32>(pack2x16float(r.xy), pack2x16float(r.zw));
     }
 }

@@ -135,11 +135,17 @@ fn soft_cap(x: f32, cap: f32) -> f32 {
 // log(1 + e^x).
 fn softplus(x: f32) -> f32 { return positive(x) + log_of_one_plus(exponential(-abs(x))); }
 
+// Bits of the largest magnitude of four numbers: infinity and NaN are above all others.
+fn magnitude_bits(v: vec4<f32>) -> u32 {
+    let bits = bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu);
+    return max(max(bits.x, bits.y), max(bits.z, bits.w));
+}
+
 // The power of two with which numbers up to a biased exponent come near 2^14, within the halves, and the one that undoes it:
 // 2^(14 - e) and 2^(e - 14), e = exponent - 127. Zeros, infinity and NaN are not scaled.
 fn halving_powers(exponent: f32) -> vec2<f32> {
     let whole = u32(exponent);
     if (whole == 0u || whole >= 255u) { return vec2<f32>(1.0); }
     let e = clamp(i32(whole) - 141, -126, 126);
-    return vec2<f32>(bitcast<f32>(u32(127 - e) << 23u), bitcast<f32>(u32(127 + e) << 23u));
+    return vec2<f32>(power_of_2(-e), power_of_2(e));
 }

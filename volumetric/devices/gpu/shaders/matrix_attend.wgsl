@@ -1,11 +1,10 @@
 // Attention of prompts on matrix units: what `attend_rows` computes, of halves with sums in float32. The softmax is online, with
 // a maximum that follows the scores only when they outgrow it (see MARGIN).
 //
-// A workgroup computes BM rows of scores and of the output against tiles of BK positions: BM / GROUP rows of a piece,
-// each in the GROUP neighbouring query heads that read the same keys. A subgroup owns FM fragments of 16 of these rows and
-// one of WX parts of the positions, then of the elements of the head. K and then V of a tile share one place in
-// workgroup memory; each is fetched into registers while the other is used. Scores go through `staged` to QN
-// neighbouring invocations for each row, which write weights as halves.
+// A workgroup computes scores and output of BM rows of a sequence in one query head, against tiles of BK positions. A
+// subgroup owns FM fragments of 16 of these rows and one of WX parts of the positions, then of the elements of the head. K
+// and then V of a tile share one place in workgroup memory; each is fetched into registers while the other is used. Scores
+// go through `staged` to QN neighbouring invocations for each row, which write weights as halves.
 @group(0) @binding(0) var<storage, read> q: array<vec2<u32>>;       // (rows, HEADS, HD4): 4 halves each, of `attend_append`
 @group(0) @binding(1) var<storage, read> keys: array<Cached>;       // (pages, KV_HEADS, PAGE, HD4)
 @group(0) @binding(2) var<storage, read> values: array<Cached>;
@@ -136,12 +135,12 @@ fn main(
     @builtin(num_workgroups) count: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let h0 = group.x * GROUP;
-    let kv = h0 / (HEADS / KV_HEADS);
-    let start = block_start(count.y - 1u - group.y, BM / GROUP);  // later rows see more and start first
+    let head = group.x;
+    let kv = head / (HEADS / KV_HEADS);
+    let start = block_start(count.y - 1u - group.y, BM);  // later rows see more and start first
     let m0 = start.x;
     let place = row_place(m0);
-    let last = place.z;                                  // end row of the piece
+    let last = place.z;                                  // end row of the sequence's rows
     let own_row = select(start.y, 0u, HAS_STATE);        // its first row in the cache
     let at0 = select(m0 - start.y, place.x, HAS_STATE);  // position of row m0
     let total = at0 + last - m0;
@@ -152,8 +151,8 @@ fn main(
 
     var first = 0u;
     var end = total;
-    if (CAUSAL) { end = min(total, at0 + BM / GROUP); }
-    if (!CAUSAL && WINDOW > 0u) { end = min(total, at0 + BM / GROUP - 1u + WINDOW); }
+    if (CAUSAL) { end = min(total, at0 + BM); }
+    if (!CAUSAL && WINDOW > 0u) { end = min(total, at0 + BM - 1u + WINDOW); }
     if (WINDOW > 0u) { first = (max(at0 + 1u, WINDOW) - WINDOW) / ALIGN * ALIGN; }
     if (CHUNK > 0u) { first = max(first, (at0 - at0 % max(CHUNK, 1u)) / ALIGN * ALIGN); }
 
@@ -163,8 +162,8 @@ fn main(
     //@unroll
     for (var t = 0u; t < Q_LOADS; t++) {
         let r = min(line_of(lid, t), BM - 1u);
-        let m = min(m0 + r / GROUP, last - 1u);
-        asked[t] = q[(m * HEADS + h0 + r % GROUP) * HD4 + min(column_of(lid, t), HD4 - 1u)];
+        let m = min(m0 + r, last - 1u);
+        asked[t] = q[(m * HEADS + head) * HD4 + min(column_of(lid, t), HD4 - 1u)];
     }
     //@unroll
     for (var t = 0u; t < Q_LOADS; t++) {
@@ -191,8 +190,8 @@ fn main(
     //@unroll
     for (var r = 0u; r < RL; r++) {
         let row = lid / QN + r * (WG / QN);
-        let m = min(m0 + row / GROUP, last - 1u);
-        scale[r] = undo[m * HEADS + h0 + row % GROUP];
+        let m = min(m0 + row, last - 1u);
+        scale[r] = undo[m * HEADS + head];
         top[r] = LOWEST;
         sum[r] = 0.0;
     }
@@ -228,13 +227,13 @@ fn main(
 
         var inside = base + BK <= end;  // every row sees the whole tile
         if (CAUSAL) { inside = inside && base + BK <= at0 + 1u; }
-        if (WINDOW > 0u) { inside = inside && base + WINDOW >= at0 + BM / GROUP && base + BK <= at0 + WINDOW; }
-        if (CHUNK > 0u) { let seen = at0 + BM / GROUP - 1u; inside = inside && base + seen % max(CHUNK, 1u) >= seen; }
+        if (WINDOW > 0u) { inside = inside && base + WINDOW >= at0 + BM && base + BK <= at0 + WINDOW; }
+        if (CHUNK > 0u) { let seen = at0 + BM - 1u; inside = inside && base + seen % max(CHUNK, 1u) >= seen; }
         var grew = 0.0;
         //@unroll
         for (var r = 0u; r < RL; r++) {
             let row = lid / QN + r * (WG / QN);
-            let at = at0 + row / GROUP;
+            let at = at0 + row;
             var v: array<vec4<f32>, QC>;
             var high = LOWEST;
             //@unroll
@@ -333,7 +332,7 @@ fn main(
         var weights = team_sum(sum[r], lid, QN);
         var shrunk = 1.0;
         if (SINKS) {
-            let sink = LOG2_E * head_params[SINKS_AT + h0 + row % GROUP];
+            let sink = LOG2_E * head_params[SINKS_AT + head];
             let high = max(top[r], sink);
             shrunk = two_to(top[r] - high);
             weights = weights * shrunk + two_to(sink - high);
@@ -354,11 +353,11 @@ fn main(
                 let quad = lane + p * LANES;
                 let at = (own * OWN + i - turn * OWN) * 256u + 4u * quad;
                 let row = (f0 + i / FO) * 16u + quad / 4u;
-                let m = m0 + row / GROUP;
+                let m = m0 + row;
                 let d = 4u * (wx * FO + i % FO) + quad % 4u;
                 if (m < last && d < HD4) {
                     let v = vec4<f32>(staged[at], staged[at + 1u], staged[at + 2u], staged[at + 3u]);
-                    y[(m * HEADS + h0 + row % GROUP) * HD4 + d] = row_factor[row] * v;
+                    y[(m * HEADS + head) * HD4 + d] = row_factor[row] * v;
                 }
             }
         }

@@ -1,14 +1,12 @@
 // The product of `gemm` on matrix units: y[m, n] = cap(residual + apply(x[m, :] . W[n, :] + bias[n])), or
 // apply(gate) * up, of rows that `halve_rows` has normed and rounded.
 //
-// A workgroup computes BM x BN dot products in steps of BK; each of its subgroups WM x WN of them, in fragments of 16 x 16; or SLICES subgroups
-// together, which share the steps.
-// Both sides are halves in workgroup memory, k first; 8 more of them to a row spread the fragments over banks. The next
-// AHEAD tiles are fetched into registers, weights in their own format, before the present ones are used; with BUFFERS = 2
-// the next is stored beside the present one, which saves a barrier a step. A gated product
-// has 16 rows of gates and 16 of ups in turn, so that a subgroup holds both for the same outputs. With SPLITS > 1 the
-// steps are divided among workgroups that each write partial sums, which `join_splits` adds up.
-// Outputs FIRST … FIRST + UNITS are those of this shard.
+// A workgroup computes BM x BN dot products in steps of BK; each of its subgroups WM x WN of them, in fragments of 16 x 16;
+// or SLICES subgroups together, which share the steps. Both sides are halves in workgroup memory, k first; 8 more of them
+// to a row spread the fragments over banks. The next AHEAD tiles are fetched into registers, weights in their own format,
+// before the present ones are used. A gated product has 16 rows of gates and 16 of ups in turn, so that a subgroup holds
+// both for the same outputs. With SPLITS > 1 the steps are divided among workgroups that each write partial sums, which
+// `join_splits` adds up. Outputs FIRST … FIRST + UNITS are those of this shard.
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<u32>>;        // (rows, X_STRIDE / 8): 8 halves each
 @group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;  // (matrices, PARTS * UNITS, PIECES)
@@ -43,7 +41,7 @@ const OUT4: u32 = BN / PARTS / 4u;      // vectors of outputs in a row of a tile
 const WRITES: u32 = (BM * OUT4 + WG - 1u) / WG;
 const QUADS: u32 = 64u / LANES;         // vectors of a fragment for each invocation
 
-var<workgroup> tile: array<Halves4, BUFFERS * TILE>;
+var<workgroup> tile: array<Halves4, TILE>;
 var<workgroup> staged: array<f32, max(STAGED * 256u, (1u - min(STAGED, 1u)) * SLICES * BM * SUMS_STRIDE)>;
 
 struct Fetched {
@@ -79,12 +77,12 @@ fn fetch(step: u32, lid: u32, share: Share) -> Fetched {
     return r;
 }
 
-fn store(r: Fetched, base: u32, step: u32, lid: u32) {
+fn store(r: Fetched, step: u32, lid: u32) {
     //@unroll
     for (var t = 0u; t < A_EACH; t++) {
         let v = lid + t * WG;
         if (A_EIGHTS % WG == 0u || v < A_EIGHTS) {
-            let at = base + v / (BK / 8u) * S4 + v % (BK / 8u) * 2u;
+            let at = v / (BK / 8u) * S4 + v % (BK / 8u) * 2u;
             tile[at] = halves_of_bits(r.a[t].xy);
             tile[at + 1u] = halves_of_bits(r.a[t].zw);
         }
@@ -93,7 +91,7 @@ fn store(r: Fetched, base: u32, step: u32, lid: u32) {
     for (var t = 0u; t < B_EACH; t++) {
         let v = lid + t * WG;
         if (B_PIECES % WG == 0u || v < B_PIECES) {
-            let at = base + B_TILE + v / ROW_PIECES * S4 + v % ROW_PIECES * PLANES;
+            let at = B_TILE + v / ROW_PIECES * S4 + v % ROW_PIECES * PLANES;
             let inside = PIECES * PIECE % BK == 0u || step * ROW_PIECES + v % ROW_PIECES < PIECES;
             //@unroll
             for (var j = 0u; j < PLANES; j++) {
@@ -125,9 +123,8 @@ fn main(
     var next = fetch(first, lid, share);
     var later: Fetched;
     if (AHEAD == 2u) { later = fetch(first + 1u, lid, share); }
-    var base = 0u;
     for (var step = first; step < last; step++) {
-        store(next, base, step, lid);
+        store(next, step, lid);
         workgroupBarrier();
         if (AHEAD == 2u) {
             next = later;
@@ -139,17 +136,17 @@ fn main(
         for (var k = 0u; k < K_EACH; k++) {
             var left: array<Left, FM>;
             //@unroll
-            for (var i = 0u; i < FM; i++) { left[i] = load_left(base + (a_at + 16u * i) * S4 + 4u * (slice * K_EACH + k), S4); }
+            for (var i = 0u; i < FM; i++) { left[i] = load_left((a_at + 16u * i) * S4 + 4u * (slice * K_EACH + k), S4); }
             //@unroll
             for (var j = 0u; j < FN; j++) {
-                let right = load_right(base + B_TILE + (b_at + 16u * j) * S4 + 4u * (slice * K_EACH + k), S4);
+                let right = load_right(B_TILE + (b_at + 16u * j) * S4 + 4u * (slice * K_EACH + k), S4);
                 //@unroll
                 for (var i = 0u; i < FM; i++) {
                     acc[i * FN + j] = multiply_add(left[i], right, acc[i * FN + j], lane);
                 }
             }
         }
-        if (BUFFERS == 2u) { base = (step - first + 1u) % 2u * TILE; } else { workgroupBarrier(); }
+        workgroupBarrier();
     }
     if (WHOLE) {
         //@unroll

@@ -95,6 +95,15 @@ def _sum_of_squares(
     constants: Mapping[str, Constant] | None = None,
     more: Mapping[str, BufferRef] | None = None,
 ) -> LoweredNode:
+    """Sum squares in chunks, then the sums of chunks.
+
+    Parameters
+    ----------
+    arrays : first input and shape of each
+    buffers : number of inputs of an array
+    prelude : number of arrays of a launch → the prelude that computes what is squared
+    constants, more : constants and buffers of the prelude
+    """
     size = workgroup_size(caps)
     total = sum(prod(shape) for _, shape in arrays)
     chunk = max(ceil_div(total, _CHUNKS), size * _PER_INVOCATION)

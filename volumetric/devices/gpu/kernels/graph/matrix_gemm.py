@@ -5,7 +5,7 @@ A GPU without matrix units runs the same kernel with emulated fragments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from volumetric.devices.gpu.kernels.dispatch import MATRIX_LANES, Caps, ceil_div
 from volumetric.devices.gpu.kernels.graph.gemm_launches import GemmKernel, product_launches
@@ -18,40 +18,9 @@ from volumetric.devices.gpu.kernels.graph.kernel_launch import (
     source,
     workgroup_size,
 )
+from volumetric.devices.gpu.kernels.matrix_tiles import TILES, MatrixTile
 
-_FRAGMENT_BYTES = 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphMatrixTile:
-    """A workgroup's share, `m` x `n` dot products in steps of `k`, and a subgroup's, `rows` x `columns` of them."""
-
-    m: int
-    n: int
-    k: int
-    rows: int
-    columns: int
-
-    @property
-    def subgroups(self) -> int:
-        """Subgroups of a workgroup."""
-        return self.m // self.rows * (self.n // self.columns)
-
-    @property
-    def workgroup(self) -> int:
-        """Invocations."""
-        return MATRIX_LANES * self.subgroups
-
-
-TILES = (
-    GraphMatrixTile(m=128, n=128, k=64, rows=32, columns=32),
-    GraphMatrixTile(m=64, n=128, k=64, rows=16, columns=32),
-    GraphMatrixTile(m=64, n=64, k=64, rows=16, columns=32),
-    GraphMatrixTile(m=32, n=64, k=64, rows=16, columns=32),
-    GraphMatrixTile(m=16, n=64, k=64, rows=16, columns=32),
-)
-"""From the most arithmetic for each byte to the most workgroups."""
-EMULATED_TILE = GraphMatrixTile(m=32, n=32, k=16, rows=16, columns=16)
+EMULATED_TILE = MatrixTile(m=32, n=32, k=16, rows=16, columns=16)
 """Without matrix units: short straight-line code, because software adapters take seconds to compile more of it."""
 _PADDING = 2
 """Vectors by which a row of a tile is longer."""
@@ -85,7 +54,7 @@ def matrix_gemm(product: GroupedGemm, request: LoweringRequest) -> LoweredNode:
     return lower_matrix_product(product, tile, splits_of(product, tile, request.caps), request)
 
 
-def choose_tile(product: GroupedGemm, request: LoweringRequest) -> GraphMatrixTile:
+def choose_tile(product: GroupedGemm, request: LoweringRequest) -> MatrixTile:
     """Largest tile that wastes little and, with long sums split, leaves work for the whole device."""
     caps = request.caps
     if not caps.matrix_units:
@@ -100,7 +69,7 @@ def choose_tile(product: GroupedGemm, request: LoweringRequest) -> GraphMatrixTi
     return max(frugal, key=lambda t: _tiles(product, t) * _possible_splits(product, t))
 
 
-def splits_of(product: GroupedGemm, tile: GraphMatrixTile, caps: Caps) -> int:
+def splits_of(product: GroupedGemm, tile: MatrixTile, caps: Caps) -> int:
     """Workgroups that share a sum, so that there is about one for each processor; 1 if there already are."""
     most = _possible_splits(product, tile)
     splits = caps.invocations // 1024 // max(_tiles(product, tile), 1)
@@ -109,9 +78,7 @@ def splits_of(product: GroupedGemm, tile: GraphMatrixTile, caps: Caps) -> int:
     return max(1, min(splits, room, most), caps.launches_needed(_EMULATED_ROUNDS, _steps(product, tile)))
 
 
-def lower_matrix_product(
-    product: GroupedGemm, tile: GraphMatrixTile, splits: int, request: LoweringRequest
-) -> LoweredNode:
+def lower_matrix_product(product: GroupedGemm, tile: MatrixTile, splits: int, request: LoweringRequest) -> LoweredNode:
     """Return the launches of a product with this tile and this number of splits."""
     attrs, units, scaled = request.attrs, request.caps.matrix_units, request.products == "scaled float16"
     trans_a, trans_b, windows = bool(attrs["trans_a"]), bool(attrs["trans_b"]), "windows" in attrs
@@ -175,31 +142,30 @@ def _after_scales(lowered: LoweredNode, request: LoweringRequest) -> LoweredNode
     return LoweredNode(launches=(*firsts, product, *others), scratch=(*lowered.scratch, 8 * _TOPS))
 
 
-def _sides(tile: GraphMatrixTile, request: LoweringRequest) -> tuple[tuple[int, int], tuple[int, int]]:
+def _sides(tile: MatrixTile, request: LoweringRequest) -> tuple[tuple[int, int], tuple[int, int]]:
     """Rows of the tile of each side, and vectors of 4 to a row: as the side lies in memory."""
     left = (tile.k, tile.m // 4) if request.attrs["trans_a"] else (tile.m, tile.k // 4)
     right = (tile.n, tile.k // 4) if request.attrs["trans_b"] else (tile.k, tile.n // 4)
     return left, right
 
 
-def staged(tile: GraphMatrixTile, request: LoweringRequest) -> int:
+def staged(tile: MatrixTile, request: LoweringRequest) -> int:
     """Subgroups that write their sums to workgroup memory at a time; 0: the tile does not fit."""
     tile_bytes = sum(8 * rows * (wide + _PADDING) for rows, wide in _sides(tile, request))
-    room = (request.caps.max_shared - tile_bytes) // _FRAGMENT_BYTES
-    return min(tile.subgroups, 1 << room.bit_length() - 1) if room > 0 else 0
+    return tile.writing(request.caps.max_shared - tile_bytes)
 
 
-def _tiles(product: GroupedGemm, tile: GraphMatrixTile) -> int:
+def _tiles(product: GroupedGemm, tile: MatrixTile) -> int:
     return ceil_div(product.m, tile.m) * ceil_div(product.n, tile.n) * product.groups
 
 
-def _computed(product: GroupedGemm, tile: GraphMatrixTile) -> int:
+def _computed(product: GroupedGemm, tile: MatrixTile) -> int:
     return _tiles(product, tile) * tile.m * tile.n
 
 
-def _steps(product: GroupedGemm, tile: GraphMatrixTile) -> int:
+def _steps(product: GroupedGemm, tile: MatrixTile) -> int:
     return ceil_div(product.k, tile.k) * product.sums
 
 
-def _possible_splits(product: GroupedGemm, tile: GraphMatrixTile) -> int:
+def _possible_splits(product: GroupedGemm, tile: MatrixTile) -> int:
     return max(1, min(_steps(product, tile) // _SPLIT_STEPS, _SPLITS))
