@@ -29,7 +29,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.arguments import argument_parser, numbers
+from benchmarks.arguments import argument_parser, numbers, positive_int
 from benchmarks.server import run_until_closed
 from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate import Limits, Model
@@ -236,9 +236,9 @@ def measure(args: Any, workers: int) -> None:
 
 def main() -> None:
     parser = argument_parser(__doc__)
-    parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--requests", type=int, default=2, help="of each client")
+    parser.add_argument("--clients", type=positive_int, default=64)
+    parser.add_argument("--tokens", type=positive_int, default=128)
+    parser.add_argument("--requests", type=positive_int, default=2, help="of each client")
     parser.add_argument("--step", type=float, default=20.0, help="milliseconds of a call of the device")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--http-workers", type=numbers, default=[0], help="processes for HTTP, one run for each number")

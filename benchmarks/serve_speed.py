@@ -31,7 +31,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
-from benchmarks.arguments import argument_parser, numbers
+from benchmarks.arguments import argument_parser, numbers, positive_int, positive_ints
 from benchmarks.random_model import SHAPES, random_text_model
 from benchmarks.serve_cost import KINDS, children_of, seconds_of
 from benchmarks.server import run_until_closed
@@ -198,13 +198,13 @@ def main() -> None:
     parser.add_argument("--device", default="gpu")
     parser.add_argument("--shape", choices=SHAPES, default="135m")
     parser.add_argument("--dtype", default="float16")
-    parser.add_argument("--clients", type=numbers, default=[64, 256])
+    parser.add_argument("--clients", type=positive_ints, default=[64, 256])
     parser.add_argument("--http-workers", type=numbers, default=[0, 4], help="processes for HTTP, a server for each")
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--requests", type=int, default=2, help="of each client")
+    parser.add_argument("--tokens", type=positive_int, default=128)
+    parser.add_argument("--requests", type=positive_int, default=2, help="of each client")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--slots", type=int, default=0, help="sequences of a device call; 0: as many as clients")
-    parser.add_argument("--client-processes", type=int, default=6)
+    parser.add_argument("--client-processes", type=positive_int, default=6)
     parser.add_argument("--serve", action="store_true", help="be the server")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--be-clients", action="store_true", help="be some of the clients")
