@@ -53,7 +53,7 @@ def test_every_sampling_parameter_has_a_flag_with_help(capsys):
         (["generate", "--tmperature", "1"], "--tmperature"),
         (["generate", "--top-k", "many"], "many"),
         (["generate", "--compute", "int3"], "int3"),
-        (["generate", "--compute", "fp16"], "did you mean float16?"),
+        (["generate", "--compute", "fp16"], "fp16"),
         (["generate", "model", "prompt", "extra"], "extra"),
         (["generate", "model", "prompt", "-p", "a"], "PROMPT and --prompt"),
         (["generate", "x", "a", "-ngl", "99"], "-ngl"),
