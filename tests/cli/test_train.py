@@ -188,7 +188,7 @@ stride = 7
 batch_size = 8
 [train]
 epochs = 20
-optimiser = { kind = "adamw", lr = 0.02 }
+optimiser = { kind = "adamw", lr = 0.005 }
 """
     told = run(text)[1]
     assert told["loss"] < 0.3
