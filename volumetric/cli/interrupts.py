@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -26,8 +27,16 @@ def stop_on_interrupt(after: str) -> Iterator[threading.Event]:
     ----------
     after : the work that is finished first, such as ``"this update"``
     """
-    with request_stop(lambda: console.note(f"stopping after {after}; Ctrl-C again stops at once")) as stop:
+    with request_stop(lambda: _note_within_signal(f"stopping after {after}; Ctrl-C again stops at once")) as stop:
         yield stop
+
+
+def _note_within_signal(text: str) -> None:
+    """Write a note. Python forbids it where the signal comes while stderr is being written; the system does not."""
+    try:
+        console.note(text)
+    except RuntimeError:
+        os.write(2, f"{text}\n".encode())
 
 
 class Stopped(KeyboardInterrupt):
@@ -57,7 +66,7 @@ class StopRequest:
         self.requested = True
         if self._waits:
             raise Stopped
-        console.note(f"stopping after {after}; Ctrl-C again stops at once")
+        _note_within_signal(f"stopping after {after}; Ctrl-C again stops at once")
 
 
 @contextmanager
