@@ -113,9 +113,10 @@ def test_source_has_what_tests_and_make_read_and_builds_the_same_wheel(
 ) -> None:
     with tarfile.open(source) as archive:
         names = {TOP.sub("", member.name, count=1) for member in archive if member.isfile()}
-        archive.extractall(
-            tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {})
-        )  # from 3.11.4 on
+        if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+            archive.extractall(tmp_path, filter="data")
+        else:
+            archive.extractall(tmp_path)
     assert names - {"PKG-INFO"} == tracked()
     (tree,) = tmp_path.iterdir()
     assert contents(built(tree, "build_wheel", tmp_path / "again")) == contents(wheel)
