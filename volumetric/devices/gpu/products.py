@@ -62,14 +62,19 @@ def linear(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDi
         predicate = row_predicate.column(r.width(node.predicate.tensor), node.predicate.column)
         buffers["gate"] = frame.values[node.predicate.tensor]
     if batched:
-        return _record_matvec(r, node, frame, buffers, predicate)
-    return (_record_matrix if halves else _record_gemm)(r, node, frame, buffers, predicate)
+        return _record_matvec(r, node, shape, matrix, frame, buffers, predicate)
+    return (_record_matrix if halves else _record_gemm)(r, shape, matrix, frame, buffers, predicate)
 
 
 def _record_matvec(
-    r: RowRecorder, node: Node, frame: RecordingFrame, buffers: dict[str, str], predicate: RowPredicate
+    r: RowRecorder,
+    node: Node,
+    shape: MatmulShape,
+    matrix: ResidentMatrix,
+    frame: RecordingFrame,
+    buffers: dict[str, str],
+    predicate: RowPredicate,
 ) -> list[RecordedDispatch]:
-    shape, matrix = product_of(r, node)
     partials = frame.partials.get(node.inputs[0])
     if partials is not None:
         buffers = buffers | r.attention.joined_splits()
@@ -87,9 +92,13 @@ def _record_matvec(
 
 
 def _record_gemm(
-    r: RowRecorder, node: Node, frame: RecordingFrame, buffers: dict[str, str], predicate: RowPredicate
+    r: RowRecorder,
+    shape: MatmulShape,
+    matrix: ResidentMatrix,
+    frame: RecordingFrame,
+    buffers: dict[str, str],
+    predicate: RowPredicate,
 ) -> list[RecordedDispatch]:
-    shape, matrix = product_of(r, node)
     entries = []
     if shape.norm is not None:
         entries.append(entry(gemm_tiles.row_stats(shape), {"x": buffers["x"], "stats": r.stats}, control=frame.control))
@@ -103,9 +112,14 @@ def _record_gemm(
 
 
 def _record_matrix(
-    r: RowRecorder, node: Node, frame: RecordingFrame, buffers: dict[str, str], predicate: RowPredicate
+    r: RowRecorder,
+    shape: MatmulShape,
+    matrix: ResidentMatrix,
+    frame: RecordingFrame,
+    buffers: dict[str, str],
+    predicate: RowPredicate,
 ) -> list[RecordedDispatch]:
-    shape, matrix = product_of(r, node)
+    """Halve x, then multiply on matrix units; partial sums of products whose steps are split are joined at the end."""
     halve, buffers = halved_operand(r, shape, buffers, frame.control)
     sides = {name: buffers.pop(name) for name in ("x", "undo")}
     entries = [halve]
@@ -119,8 +133,7 @@ def _record_matrix(
             entries.append(entry(product, {**buffers, **bound}, control=frame.control))
             continue
         splits = r.spare(matrix_tiles.partial_bytes(own, cut, frame.rows), "partial products")
-        gate = {name: buffers[name] for name in ("gate",) if name in buffers}
-        entries.append(entry(product, {**bound, **gate, "y": splits}, control=frame.control))
+        entries.append(entry(product, {**buffers, **bound, "y": splits}, control=frame.control))
         after = {name: buffer for name, buffer in buffers.items() if name != "gate"}
         join = matrix_tiles.join_splits(own, cut, first=first, units=units, rows=rows)
         entries.append(entry(join, {**after, "splits": splits}, control=frame.control))
