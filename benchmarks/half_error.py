@@ -37,10 +37,10 @@ def main() -> None:
             if exact.tokenizer is None:
                 parser.error("the model has no tokenizer")
             ids = exact.tokenizer.encode(TEXT.read_text(encoding="utf-8"))[: args.tokens]
-            found = compare_models(exact, halved, ids, window=_WINDOW)
+            agreement = compare_models(exact, halved, ids, window=_WINDOW)
         print(
-            f"| {dtype} | {found.tokens} | {found.kl:.1e} | {found.kl_max:.1e} | {found.top1:.1%} "
-            f"| {found.max_difference:.3f} |",
+            f"| {dtype} | {agreement.tokens} | {agreement.kl:.1e} | {agreement.kl_max:.1e} | {agreement.top1:.1%} "
+            f"| {agreement.max_difference:.3f} |",
             flush=True,
         )
 

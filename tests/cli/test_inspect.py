@@ -101,15 +101,15 @@ def test_devices_says_why_there_is_no_gpu(run, monkeypatch):
 def test_inspect_shows_what_a_network_of_numbers_has(run, letters, tmp_path):
     facts = NativeFacts(inputs=Standardisation(mean=(0.0,) * 3, deviation=(1.0,) * 3), classes=("no", "yes"))
     save_native(tmp_path / "classes", NETWORK, PARAMS, facts=facts)
-    told = json.loads(run("inspect", str(tmp_path / "classes"), "--json")[1])
-    assert (told["reads"], told["makes"], told["standardised"], told["classes"]) == (
+    shown = json.loads(run("inspect", str(tmp_path / "classes"), "--json")[1])
+    assert (shown["reads"], shown["makes"], shown["standardised"], shown["classes"]) == (
         "[T, 3]",
         "[T, 2]",
         True,
         ["no", "yes"],
     )
     of_texts = {"architecture", "context", "vocabulary", "tokenizer", "chat_template", "generation"}
-    assert not of_texts & told.keys()
+    assert not of_texts & shown.keys()
     save_native(tmp_path / "plain", NETWORK, PARAMS)
     assert "classes:" not in run("inspect", str(tmp_path / "plain"))[1]
     assert "no, yes" in run("inspect", str(tmp_path / "classes"))[1]

@@ -59,9 +59,9 @@ def test_a_series_has_the_bits_of_single_runs(picked: bool, executor: Callable[[
     (together, store), (alone, other), (known, _) = opened(graphs), opened(graphs), opened(NumpyGraphs())
     for count in (1, 5, 2, 5, 8):
         inputs = runs(count, picked=picked)
-        found = run_series(together, inputs, CARRY)
+        outputs = run_series(together, inputs, CARRY)
         want, reference = run_one_by_one(alone, inputs, CARRY), run_one_by_one(known, inputs, CARRY)
-        for got, one, plain in zip(found, want, reference, strict=True):
+        for got, one, plain in zip(outputs, want, reference, strict=True):
             for a, b, c in zip(got, one, plain, strict=True):
                 np.testing.assert_array_equal(a, b)
                 np.testing.assert_allclose(a, c, rtol=1e-5)
@@ -75,8 +75,8 @@ def test_more_runs_than_fit_are_several_submissions(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("volumetric.devices.gpu.graph.gpu_series.MOST_RUNS", 4)
     (together, store), (alone, other) = opened(narrowed_graphs("native")), opened(narrowed_graphs("native"))
     inputs = runs(11, picked=True)
-    found, want = run_series(together, inputs, CARRY), run_one_by_one(alone, inputs, CARRY)
-    np.testing.assert_array_equal([one[0] for one in found], [one[0] for one in want])
+    outputs, want = run_series(together, inputs, CARRY), run_one_by_one(alone, inputs, CARRY)
+    np.testing.assert_array_equal([one[0] for one in outputs], [one[0] for one in want])
     np.testing.assert_array_equal(store.get("sum"), other.get("sum"))
 
 
@@ -86,9 +86,9 @@ def test_resident_rows_are_those_of_the_array_passed() -> None:
         store.write("sum", np.zeros(5, np.float32))
         table = factor * TABLE
         inputs = [[PickedRows(table, one[0].ids), *one[1:]] for one in runs(3, picked=True)]
-        found = run_series(program, inputs)
+        outputs = run_series(program, inputs)
         store.write("sum", np.zeros(5, np.float32))
-        np.testing.assert_array_equal(found[2][0], run_one_by_one(program, inputs)[2][0])
+        np.testing.assert_array_equal(outputs[2][0], run_one_by_one(program, inputs)[2][0])
 
 
 def test_a_series_checks_every_input() -> None:
@@ -114,8 +114,8 @@ def test_a_result_that_is_an_input_or_a_stored_tensor_comes_from_single_runs() -
     store = graphs.store()
     store.write("w", np.ones(3, np.float32))
     program = graphs.compile(work.finish([x, stored, work.unary(x, "neg")]), store)
-    found = run_series(program, [[np.full(3, i, np.float32)] for i in range(3)])
-    assert [[value.tolist()[0] for value in one] for one in found] == [[0, 1, 0], [1, 1, -1], [2, 1, -2]]
+    outputs = run_series(program, [[np.full(3, i, np.float32)] for i in range(3)])
+    assert [[value.tolist()[0] for value in one] for one in outputs] == [[0, 1, 0], [1, 1, -1], [2, 1, -2]]
 
 
 def test_no_commands_stay_behind() -> None:

@@ -55,9 +55,9 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     updates = BackpropCredit.updates
 
     def counted(self: BackpropCredit, batches: Sequence[Any], rates: Sequence[float]) -> Any:
-        made = updates(self, batches, rates)
-        sizes.append(0 if made is None else len(made))
-        return made
+        reports = updates(self, batches, rates)
+        sizes.append(0 if reports is None else len(reports))
+        return reports
 
     monkeypatch.setattr(BackpropCredit, "updates", counted)
     return sizes
