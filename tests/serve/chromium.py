@@ -44,6 +44,7 @@ class Page:
         self._held = b""
         self._number = 0
         self._session: dict[str, str] = {}
+        self._complaints: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = {"sessionId": attached["sessionId"]}
@@ -61,12 +62,32 @@ class Page:
                     self._held += os.read(self._reads, 1 << 20)
                 continue
             self._held, told = rest, json.loads(message)
+            self._note(told)
             if told.get("id") == self._number:
                 if "navigated" in told.get("error", {}).get("message", ""):
                     raise _GoneError(told)
                 assert "error" not in told, told
                 return told["result"]
         raise TimeoutError(method)
+
+    def _note(self, told: dict[str, Any]) -> None:
+        """Keep what the page itself reports as an error (after ``Runtime.enable``)."""
+        params = told.get("params", {})
+        if told.get("method") == "Runtime.exceptionThrown":
+            self._complaints.append(json.dumps(params["exceptionDetails"]))
+        elif told.get("method") == "Runtime.consoleAPICalled" and params["type"] in ("error", "assert"):
+            self._complaints.append(json.dumps(params["args"]))
+        elif told.get("method") == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self._complaints.append(json.dumps(params["entry"]))
+
+    def complaints(self) -> list[str]:
+        """Return errors of the page's scripts so far."""
+        self.value("0")
+        return list(self._complaints)
+
+    def forget_complaints(self) -> None:
+        """Start anew with `complaints`."""
+        self._complaints.clear()
 
     def open(self, url: str) -> None:
         """Go to an address."""
@@ -120,7 +141,7 @@ class Page:
 
 
 @contextmanager
-def chromium() -> Iterator[Page]:
+def chromium(*flags: str) -> Iterator[Page]:
     """Run a browser with an empty page while the context lasts; raises `NoBrowserError` where there is none."""
     path = find()
     theirs, writes = os.pipe()
@@ -128,7 +149,8 @@ def chromium() -> Iterator[Page]:
     given = [fcntl.fcntl(one, fcntl.F_DUPFD, 10) for one in (theirs, ours)]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         # The browser reads descriptor 3 and writes 4.
-        command = ["bash", "-c", f'exec "$@" 3<&{given[0]} 4>&{given[1]}', "bash", path, *_FLAGS]
+        chosen = [flag for flag in _FLAGS if not flags or flag != "--disable-gpu"] + list(flags)
+        command = ["bash", "-c", f'exec "$@" 3<&{given[0]} 4>&{given[1]}', "bash", path, *chosen]
         browser = subprocess.Popen(
             [*command, f"--user-data-dir={profile}"],
             stdout=subprocess.DEVNULL,
