@@ -9,7 +9,6 @@ from itertools import groupby
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.base.errors import VolumetricError
 from volumetric.graph.graph_device import GraphProgram
 from volumetric.graph.run_series import Carry, SeriesInput, run_series
 from volumetric.run.graph.training_graphs import ForwardPass, gradient_graph, next_key, sum_key, update_graph
@@ -58,10 +57,10 @@ class BackpropCredit(CreditStrategy):
                     of, program, before = one.of, self._step(one), self._before(one)
                 knobs = arrays.knobs(rate, scale, arrays.updates + ahead + 1)
                 runs.append((program, one, [*arrays.noise(one.of, 0, ahead), *one.arrays, knobs, *before]))
-            except VolumetricError:
+            except Exception:
                 if not runs:
                     raise
-                break
+                break  # the updates before it are made; then its own update raises again
         updates: list[Update] = []
         for program, group in groupby(runs, key=lambda run: run[0]):
             several = list(group)

@@ -60,8 +60,9 @@ class TrainConfig:
     steps_per_submission : updates that are submitted to the device together, at most; never more than 64. Their losses
         are read, and reported in order, when all are done. The result has the same bits. None: as many as take about
         20 ms, for arrays in memory; one with `stop` or observers. Submissions end at a checkpoint, at `max_steps`, and
-        with an epoch after which validation data, accuracy or `metric` need the weights. Some updates are always
-        submitted alone: those of several batches, of clocked networks and of windows that continue each other
+        with an epoch after which validation data, accuracy or `metric` need the weights. If the data raise an error,
+        the updates of the whole batches before it are made and reported first. Some updates are always submitted alone:
+        those of several batches, of clocked networks and of windows that continue each other
     """
 
     loss: AnyLoss = field(default_factory=MSE)

@@ -129,8 +129,10 @@ class TrainingLoop:
         The reason to stop, if any.
         """
         config, groups, waiting = self.config, self._groups(), list[list[AnySamples]]()
+        failure: Exception | None = None
         while True:
-            waiting += itertools.islice(groups, max(self._steps_together() - len(waiting), 0))
+            if failure is None:
+                failure = _read_ahead(groups, self._steps_together(), waiting)
             if not waiting:
                 break
             if self._out_of_steps():
@@ -140,6 +142,8 @@ class TrainingLoop:
                 self._save()
             if self.stop():
                 return "interrupted"
+        if failure is not None:
+            raise failure  # after the updates before it, as if each had been made before the next batch was read
         self._end_epoch()
         self._save()
         return self._reason()
@@ -341,3 +345,13 @@ class TrainingLoop:
             best = {key: trained_store(w, now[key].scheme) for key, w in checkpoint.best.items()}
             self.best = Params({key: best.get(key, store) for key, store in now.items()})
         self.saved = (self.step, self.progress.epoch, self.progress.batch)
+
+
+def _read_ahead(groups: Iterator[list[AnySamples]], steps: int, waiting: list[list[AnySamples]]) -> Exception | None:
+    """Read the batches of updates until `steps` wait; return an error of the data, which comes behind those updates."""
+    try:
+        while len(waiting) < steps and (group := next(groups, None)) is not None:
+            waiting.append(group)
+    except Exception as error:
+        return error
+    return None
