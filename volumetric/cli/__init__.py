@@ -11,6 +11,7 @@ import cyclopts
 from volumetric import __version__
 from volumetric.cli import exits
 from volumetric.cli.stdio import open_closed_streams, replace_unprintable
+from volumetric.cli.whole_numbers import refuse_fractions
 
 GROUPS = {
     "Run models": {
@@ -67,6 +68,7 @@ def app(*, others: bool = False) -> cyclopts.App:
         help="Run, train and evolve neural networks of any kind, from XOR to language models, on CPU and GPU.",
         version=__version__,
         version_flags=["--version"],
+        config=refuse_fractions,
         result_action="return_value",
         exit_on_error=False,
         print_error=False,
