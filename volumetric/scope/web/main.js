@@ -1,6 +1,7 @@
 // Puts the page together: tabs of views, what they share, and messages.
 import { readDocument } from "./document.js";
 import { button, h } from "./elements.js";
+import { exportMenu } from "./export/menu.js";
 import { connect } from "./live.js";
 import { linkState, observable } from "./observable.js";
 import { makeTooltip } from "./tooltip.js";
@@ -46,6 +47,7 @@ export async function start(modules) {
       h("h1", { title: content.source }, content.title),
       tabs,
       tools,
+      exportMenu(app, stage),
       button("◐", "Dark or light", () => dark.set(!dark.value), { class: "plain" })),
     alerts, stage, status);
   document.documentElement.dataset.views = content.views.length;

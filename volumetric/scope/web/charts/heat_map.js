@@ -65,6 +65,10 @@ export function heatMap(matrix, options = {}) {
     const box = canvas.getBoundingClientRect();
     options.tooltip?.show(box.left + (at[1] + .5) / current.shape[1] * box.width, box.top + (at[0] + .5) / current.shape[0] * box.height, describe(...at));
   });
+  element.figureData = () => ({
+    kind: "matrix", title: options.label ?? "", shape: current.shape, map: options.map ?? (limits()[0] < 0 ? "PuOr" : "viridis"), range: limits(),
+    values: Array.from(current.data, value => (Number.isFinite(value) ? value : null)), rowNames: current.rowNames ?? [], columnNames: current.columnNames ?? [],
+  });
   draw();
   return { element, canvas, update(next) { current = next; draw(); }, destroy() { element.remove(); } };
 }

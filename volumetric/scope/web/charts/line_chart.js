@@ -63,6 +63,13 @@ export function lineChart(series, options = {}) {
     }, h("span", { class: "swatch", style: `background:${one.colour ?? classColour(current.indexOf(one))}` }), one.name)));
     legend.hidden = current.filter(one => !one.faint).length < 2;
   }
+  element.figureData = () => ({
+    kind: "lines", title: options.title ?? "", xLabel: options.xLabel ?? "", yLabel: options.yLabel ?? "", log: Boolean(options.log),
+    series: current.filter(one => !hidden.has(one.name)).map((one, i) => ({
+      name: one.name, x: [...one.x], y: Array.from(one.y, value => (Number.isFinite(value) ? value : null)), colour: one.colour ?? classColour(i),
+      dashed: Boolean(one.dashed), faint: Boolean(one.faint),
+    })),
+  });
   const watcher = new ResizeObserver(draw);
   watcher.observe(element);
   draw();
