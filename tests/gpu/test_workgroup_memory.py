@@ -12,7 +12,9 @@ from tests.gpu.modules import covering, modules
 from tests.gpu.uninitialised_memory import soiled
 
 ROOT = Path(__file__).parents[2]
-FILES = ("matmul", "matrix_units", "rowwise", "attention", "drawing", "recurrent", "mixtures", "greedy")
+KERNELS = (
+    "matmul", "matrix_units", "matrix_attention", "rowwise", "attention", "drawing", "recurrent", "mixtures", "greedy",
+)  # fmt: skip
 
 
 @pytest.mark.thorough
@@ -29,7 +31,7 @@ def test_every_workgroup_variable_begins_with_garbage() -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_results_do_not_depend_on_zeroed_workgroup_memory() -> None:
-    files = [f"tests/gpu/test_{name}.py" for name in FILES]
+    files = [*(f"tests/gpu/test_{name}.py" for name in KERNELS), "tests/gpu_graph"]
     arguments = ["-q", "-n", "0", "--quick", "-p", "no:cacheprovider", "-p", "tests.gpu.uninitialised_memory"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments, *files], cwd=ROOT, capture_output=True, text=True, check=False

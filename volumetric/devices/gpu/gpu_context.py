@@ -226,12 +226,35 @@ class GpuContext:
         """Compile the kernel of `dispatch`, once for each key."""
         key = (*dispatch.key, redefinitions())
         if key not in self._pipelines:
-            target = ShaderTarget(
-                subgroup_size=self.caps.subgroup_size, immediates=self.caps.immediates, dialect=self.webgpu.dialect
-            )
-            linked = link(dispatch.kernel, constants=dispatch.constants, preludes=dispatch.preludes, target=target)
-            self._pipelines[key] = self._compile(linked)
+            self._pipelines[key] = self._compile(self._link(dispatch))
         return self._pipelines[key]
+
+    def compile_all(self, dispatches: Iterable[Dispatch]) -> None:
+        """Compile the kernels of `dispatches` that are not compiled yet, several at the same time.
+
+        A driver takes up to 0.1 s for one. Those that fail are left to `pipeline`, which says why.
+        """
+        missing: dict[object, LinkedShader] = {}
+        for dispatch in dispatches:
+            key = (*dispatch.key, redefinitions())
+            if key not in self._pipelines and key not in missing:
+                missing[key] = self._link(dispatch)
+        if len(missing) < 2 or any(linked.workgroup_bytes > self.caps.max_shared for linked in missing.values()):
+            return
+        try:
+            with self.guard("compiling kernels"):
+                requests = [self._pipeline_request(linked) for linked in missing.values()]
+                pipelines = self.webgpu.create_pipelines(self.device, requests)
+        except (DeviceError, RuntimeError):
+            return
+        for (key, linked), pipeline in zip(missing.items(), pipelines, strict=True):
+            self._pipelines[key] = Pipeline(linked, self._layout_of(linked), pipeline)
+
+    def _link(self, dispatch: Dispatch) -> LinkedShader:
+        target = ShaderTarget(
+            subgroup_size=self.caps.subgroup_size, immediates=self.caps.immediates, dialect=self.webgpu.dialect
+        )
+        return link(dispatch.kernel, constants=dispatch.constants, preludes=dispatch.preludes, target=target)
 
     def _compile(self, linked: LinkedShader) -> Pipeline:
         if linked.workgroup_bytes > self.caps.max_shared:
@@ -240,15 +263,21 @@ class GpuContext:
                 f"{self.caps.max_shared}",
                 hint="use device='cpu'",
             )
-        immediates = linked.args_bytes if self.caps.immediates else 0
         with self.guard(f"compiling {linked.name}"):
-            layout = self._layout(tuple((b.index, b.access) for b in linked.bindings))
-            whole = self.device.create_pipeline_layout(bind_group_layouts=[layout], immediate_size=immediates)
-            module = self.webgpu.create_module(self.device, linked.name, linked.text)
-            pipeline = self.device.create_compute_pipeline(
-                label=linked.name, layout=whole, compute={"module": module, "entry_point": "main"}
-            )
-        return Pipeline(linked, layout, pipeline)
+            pipeline = self.device.create_compute_pipeline(**self._pipeline_request(linked))
+            return Pipeline(linked, self._layout_of(linked), pipeline)
+
+    def _pipeline_request(self, linked: LinkedShader) -> dict[str, Any]:
+        """Return the arguments of WebGPU's call that makes a pipeline."""
+        whole = self.device.create_pipeline_layout(
+            bind_group_layouts=[self._layout_of(linked)],
+            immediate_size=linked.args_bytes if self.caps.immediates else 0,
+        )
+        module = self.webgpu.create_module(self.device, linked.name, linked.text)
+        return {"label": linked.name, "layout": whole, "compute": {"module": module, "entry_point": "main"}}
+
+    def _layout_of(self, linked: LinkedShader) -> Any:
+        return self._layout(tuple((b.index, b.access) for b in linked.bindings))
 
     def _layout(self, bindings: tuple[tuple[int, str], ...]) -> Any:
         if bindings not in self._layouts:
@@ -262,6 +291,8 @@ class GpuContext:
 
     def bind_all(self, entries: Iterable[RecordedDispatch], buffers: Mapping[str, Any]) -> list[BoundDispatch]:
         """Bind a recording to buffers by their names in it; raises as `bind`."""
+        entries = list(entries)
+        self.compile_all(entry.dispatch for entry in entries)
         return [
             self.bind(entry.dispatch, {local: buffers[name] for local, name in entry.buffers.items()}, entry.dims)
             for entry in entries

@@ -7,6 +7,7 @@ standard, in the dialect of WGSL, and in how errors and the end of a submission 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from volumetric.base.errors import DeviceError
@@ -75,6 +76,15 @@ class WebGpu(Protocol):
 
     def create_module(self, device: Any, name: str, text: str) -> Any:
         """Compile WGSL without the checks of indices and loops made for untrusted code: kernels clamp indices."""
+        ...
+
+    def create_pipelines(self, device: Any, requests: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Return compute pipelines, compiled at the same time; `requests` are arguments of the call for one.
+
+        Raises
+        ------
+        RuntimeError, or an error of the package : one cannot be compiled
+        """
         ...
 
     def cause(self, message: str) -> str:

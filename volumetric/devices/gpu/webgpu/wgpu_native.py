@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from volumetric.base.errors import DeviceError
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _OWN_NAMES: Final = {"subgroups": "subgroup"}
 """Features that have another name than in the standard."""
+_COMPILERS: Final = min(8, os.cpu_count() or 1)
+"""Maximum number of threads that compile."""
 _PACKAGE_HINT: Final = "wgpu is not whole in this environment: pip install --force-reinstall wgpu, or use device='cpu'"
 _DRIVER_HINT: Final = (
     "install the GPU's Vulkan driver (Debian and Ubuntu: libvulkan1, mesa-vulkan-drivers), or use device='cpu'"
@@ -96,6 +100,13 @@ class WgpuNative:
         )
         module = _api.libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, 0)
         return _api.GPUShaderModule(name, module, device)
+
+    def create_pipelines(self, device: Any, requests: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Return pipelines that threads of this process compile, since wgpu has none of its own; see `WebGpu`."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(min(len(requests), _COMPILERS)) as pool:
+            return list(pool.map(lambda request: device.create_compute_pipeline(**request), requests))
 
     def cause(self, message: str) -> str:
         """Return the last line: the cause, after the list of calls in which it occurred."""
