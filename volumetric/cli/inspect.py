@@ -128,11 +128,11 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
         "dtypes": {str(scheme): count for scheme, count in weight.schemes.items()},
         **_fabrics(network, loaded.params),
         **_repacked(loaded),
-        **(_of_texts(loaded) if _is_language_model(loaded) else _of_rows(loaded)),
+        **(_of_texts(loaded) if is_language_model(loaded) else _of_rows(loaded)),
     }
 
 
-def _is_language_model(loaded: LoadedModel) -> bool:
+def is_language_model(loaded: LoadedModel) -> bool:
     """Whether a model reads ids of text; a network of tasks such as majority reads ids that no tokenizer makes."""
     return loaded.network.input_dtype == "int32" and (loaded.tokenizer is not None or "model_type" in loaded.config)
 

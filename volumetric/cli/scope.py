@@ -1,24 +1,31 @@
-"""The command ``scope``: the activity of layers while a network runs, as recordings, animations, and a live page."""
+"""The command ``scope``: anything that volumetric makes or runs, as a page that one looks at."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from volumetric.cli import console, exits
+from volumetric.cli import console
 from volumetric.cli.exits import UsageError
 from volumetric.cli.options import OutputOptions, SourceOptions, check_device
-from volumetric.observe.recording import SUFFIX, Recording, describe
+from volumetric.cli.scope_request import ScopeRequest
+from volumetric.observe.recording import SUFFIX
+
+PAGE, FILM = ".html", ".gif"
+FIGURES: Final = (".pdf", ".png", ".svg")
+_FORMER: Final = {"record": SUFFIX, "gif": FILM, "html": PAGE, "serve": None}
+"""Former first words of the command, and the ending of the file that they wrote."""
 
 
 def scope(
-    what: Literal["record", "gif", "html", "serve"],
     source: str,
     /,
-    *,
+    *others: str,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
+    html: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    prompt: Annotated[str | None, Parameter(name=["--prompt", "-p"], allow_leading_hyphen=True)] = None,
     rows: Annotated[str | None, Parameter(name="--in", allow_leading_hyphen=True)] = None,
     ticks: int | None = None,
     per_row: int = 1,
@@ -29,27 +36,32 @@ def scope(
     edges: int = 4000,
     rate: int | None = None,
     port: int = 0,
+    browser: bool = True,
     device: Annotated[str, Parameter(name=["--device", "-dev"])] = "auto",
     files: SourceOptions = SourceOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Record the activity of layers while a network runs, draw it, or show it live to browsers on this machine.
+    """Look at a network, a model, a recording, or a run of training or evolution, in a browser on this machine.
 
-    scope record MODEL --in rows.npz writes a .scope file; scope gif and scope html draw one; scope serve shows one, or
-    a running model, in a browser: GET / is the page, GET /scene describes the network, GET /ticks streams a frame for
-    each tick as server-sent events.
-    docs/activity.md has more.
+    scope SOURCE serves a page until Ctrl-C and opens it; the page goes on while a run goes on. --html or --out FILE.html
+    writes it as one file that needs nothing else. --out FILE.scope records a network that runs rows, FILE.gif films it,
+    and FILE.pdf, .png or .svg draws a figure that a page saved as numbers. docs/scope.md has more.
 
     Parameters
     ----------
-    what : {"record", "gif", "html", "serve"}
-        The action.
     source : str
-        With record a model, see run; with gif and html a .scope file; with serve either.
+        A model (see generate), a .scope recording, a directory of train or evolve, or one of their history files, a
+        program (x.program.json), a genome (.json), or a figure that a page saved (.figure.json).
+    others : list[str]
+        What to compare with: a recording of the same network, a model, or further runs of training.
     out : path
-        File to write; default: the source's name with another ending, in the current directory.
+        File to write instead of serving the page; its ending decides what.
+    html : bool
+        Write the page to SOURCE.html in the current directory.
+    prompt : str
+        Of a language model: a text of which the page shows attention and the likeliest tokens at every layer.
     rows : str
-        Rows of the model, see run: a .npz, .jsonl or .csv file, or - for stdin.
+        Rows of a network, see run: a .npz, .jsonl or .csv file, or - for stdin.
     ticks : int
         Clocked networks: ticks after the last row, in which the inputs keep their values.
     per_row : int
@@ -59,71 +71,58 @@ def scope(
     batch : int
         Parallel streams, see run.
     row : int
-        Index of the recorded stream, from 0.
+        Index of the shown stream, from 0.
     every : int
-        Ticks or rows per frame.
+        Ticks or rows per frame of a recording.
     edges : int
         Most edges in the scene.
     rate : int
-        Frames a second of animations and when serving; default: 25, or fewer in an animation shorter than two seconds.
+        Ticks or rows a second while the page runs a network (default 10), or frames a second of a film (default 25, or
+        fewer in one shorter than two seconds).
     port : int
         TCP port to serve on; 0 chooses a free one.
+    browser : bool
+        Open the page in the browser.
     device : str
         Device of the model: auto, cpu, gpu, gpu:1, or reference.
     """
     output.apply()
     check_device(device)
+    if source in _FORMER and others and not Path(source).exists():
+        source, others, out, html = _of_former(source, others, out)
     for flag, value in (
         ("--rate", 1 if rate is None else rate),
         ("--ticks", 1 if ticks is None else ticks),
         ("--per-row", per_row),
+        ("--every", every),
     ):
         if value < 1:
             raise UsageError(f"{flag} must be 1 or more, got {value}")
-    recorded = Path(source).suffix == SUFFIX
-    if what == "record" or (what == "serve" and not recorded):
-        if rows is None and ticks is None:
-            raise UsageError(
-                f"scope {what} {source} needs rows", hint="add --in FILE, --in - for stdin, or only --ticks"
-            )
-        from volumetric.cli.scope_run import ScopeRun
-
-        watched = ScopeRun(
-            model=source,
-            rows=rows,
-            ticks=ticks,
-            per_row=per_row,
-            clocked=clocked,
-            batch=batch,
-            row=row,
-            every=every,
-            edges=edges,
-            device=device,
-            files=files,
-        )
-        if what == "serve":
-            return watched.serve(port, rate or 25) if out is None else _no_file()
-        return watched.record(_output_path(source, out, SUFFIX))
-    if rows is not None or ticks is not None or batch is not None:
-        raise UsageError(f"scope {what} shows a recording: it cannot run rows", hint="scope record runs a model")
-    if what == "serve":
-        from volumetric.cli.scope_run import replay
-
-        return replay(Recording.open(source), port, rate or 25) if out is None else _no_file()
-    from volumetric.viz.activity_film import save_film
-
-    path, recording = _output_path(source, out, f".{what}"), Recording.open(source)
-    with console.progress(f"drawing {describe(recording)}…"):
-        save_film(recording, path, rate=rate)
-    console.note(f"{describe(recording)}: drawn in {path}")
-    return exits.OK
+    if html and out is not None and out.suffix != PAGE:
+        raise UsageError(f"--html writes a page, --out {out} does not end in {PAGE}", hint="leave one of them out")
+    if out is not None and out.suffix not in (PAGE, FILM, SUFFIX, *FIGURES):
+        raise UsageError(f"--out must end in {', '.join((PAGE, FILM, SUFFIX, *FIGURES))}, got {out}")
+    if html and out is None:
+        out = Path(f"{Path(source).stem}{PAGE}")
+    request = ScopeRequest(
+        source=source, others=others, prompt=prompt, rows=rows, ticks=ticks, per_row=per_row, clocked=clocked,
+        batch=batch, row=row, every=every, edges=edges, rate=rate, device=device, files=files,
+    )  # fmt: skip
+    if out is None:
+        return request.serve(port, browser=browser)
+    if out.suffix == PAGE:
+        return request.write_page(out)
+    if out.suffix in FIGURES:
+        return request.draw(out)
+    return request.record(out)
 
 
-def _no_file() -> int:
-    raise UsageError("scope serve writes no file", hint="remove --out")
-
-
-def _output_path(source: str, out: Path | None, suffix: str) -> Path:
-    if out is not None and out.suffix != suffix:
-        raise UsageError(f"--out must end in {suffix}, got {out}")
-    return out or Path(f"{Path(source).stem}{suffix}")
+def _of_former(word: str, others: tuple[str, ...], out: Path | None) -> tuple[str, tuple[str, ...], Path | None, bool]:
+    """Return source, others, --out and --html for a command of version 0.1, and note how it is written now."""
+    source, *rest = others
+    suffix = _FORMER[word]
+    target = "" if suffix is None else f" --out {Path(source).stem}{suffix}"
+    console.note(f"note: `scope {word} {source}` is now `volumetric scope {source}{target}`")
+    if suffix is None or out is not None:
+        return source, tuple(rest), out, False
+    return source, tuple(rest), Path(f"{Path(source).stem}{suffix}"), False

@@ -27,12 +27,13 @@ from volumetric.run.streams.node_masks import HasNodeMasks, NodeMasks
 from volumetric.run.streams.row_stream import SEAL, StreamHeader
 from volumetric.run.streams.stream_chunks import StreamChunk, in_chunks
 from volumetric.run.streams.stream_io import check_marks, check_rows, check_streams, outputs_by_port
+from volumetric.run.streams.stream_page import HasPage
 
 LONGEST = 64
 """Maximum ticks of one program; longer runs use several programs, of powers of two."""
 
 
-class ClockedStream(HasNodeMasks):
+class ClockedStream(HasNodeMasks, HasPage):
     """Streams of a clocked network on a device. Their states stay on the device from call to call.
 
     Parameters

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from volumetric.base._typing import ROWS
 from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError, UnsupportedError
+from volumetric.base.scope_pages import ScopePage, page_of
 from volumetric.graph.state_spec import bounded_states
 from volumetric.layers import LayerSpec
 from volumetric.layers.clock import Clock, Event, Inner, On
@@ -153,6 +154,10 @@ class Clocked:
         from volumetric.network.network_table import network_table
 
         return network_table(self.network, params, clocks=self.clocks, title=str(repr(self))[1:-1])
+
+    def scope(self, params: Params | None = None, rows: Any = None) -> ScopePage:
+        """Return a page of the layers in space, as `Network.scope` does; rows run tick by tick."""
+        return page_of("network", self, params=params, rows=rows)
 
     def __str__(self) -> str:
         return str(self.summary())

@@ -24,6 +24,7 @@ from volumetric.base.notebook_cell import stop_button
 from volumetric.base.notebook_html import facts_table, image_of, picture_of
 from volumetric.base.progress_line import progress_lines
 from volumetric.base.reporting import AnyReporter
+from volumetric.base.scope_pages import ScopePage, page_of
 from volumetric.base.sparkline import sparkline, sparkline_svg
 from volumetric.devices.named_devices import AnyDevice
 from volumetric.evolution.evaluate import Fitness, Problem, Scorer, takes_random
@@ -147,6 +148,10 @@ class EvolutionResult:
             name = Path(path).with_suffix(".json").name
             raise UnsupportedError(str(error), hint=f"save({name!r}) writes the genome, for Genome.load") from None
         save_network(path, network, params)
+
+    def scope(self) -> ScopePage:
+        """Return a page of the run: fitness, species, descent, and the best genome of each generation."""
+        return page_of("evolution", self)
 
     def _rows(self) -> list[tuple[str, str]]:
         connections = int(self.champion.connections["enabled"].sum())

@@ -20,6 +20,7 @@ from volumetric.base.call_errors import explain_assignment_errors
 from volumetric.base.errors import SpecError
 from volumetric.base.hints import path_hint
 from volumetric.base.notebook_html import drawn_bundle
+from volumetric.base.scope_pages import ScopePage, page_of
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, GenomeInterface, Records
 
 if TYPE_CHECKING:
@@ -214,6 +215,10 @@ class Genome:
         )
         validate(genome)
         return genome
+
+    def scope(self) -> ScopePage:
+        """Return a page of the nodes and connections in space."""
+        return page_of("genome", self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the genome as JSON; an existing file is replaced atomically."""

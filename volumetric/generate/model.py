@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from volumetric.base.errors import GenerationError
+from volumetric.base.scope_pages import ScopePage, page_of
 from volumetric.generate.compiled_model import CompiledModel
 from volumetric.generate.encoding import EncoderMethods
 from volumetric.generate.lora_adapters import Adapters
@@ -244,6 +245,20 @@ class Model(EncoderMethods, PredictorMethods):
         from volumetric.network.network_table import network_table
 
         return network_table(self.loaded.network, self.loaded.params, title=repr(self)[1:-1])
+
+    def scope(self, prompt: str | Sequence[int] | None = None, *, other: Model | None = None) -> ScopePage:
+        """Return a page of the model: its layers as a tower and as a table.
+
+        Parameters
+        ----------
+        prompt : text or token ids; adds the attention of its tokens, and the likeliest tokens at every layer
+        other : a model to compare with, whose differences are shown layer by layer
+
+        Examples
+        --------
+        >>> model.scope("The capital of France is").show()  # doctest: +SKIP
+        """
+        return page_of("model", self, prompt=prompt, other=other)
 
     def __str__(self) -> str:
         return str(self.summary())

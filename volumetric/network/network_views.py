@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from volumetric.base.errors import ArgumentError, MissingKeyError, UnknownAttributeError
+from volumetric.base.scope_pages import ScopePage, page_of
 from volumetric.network.grid import Coord, CoordLike
 from volumetric.network.wiring import places_of
 
@@ -39,6 +40,20 @@ class NetworkViews:
         from volumetric.network.network_table import network_table
 
         return network_table(_network(self), params)
+
+    def scope(self, params: Mapping[str, WeightStore] | None = None, rows: Any = None) -> ScopePage:
+        """Return a page of the layers in space: `show` opens it in a browser, `save` writes it as one HTML file.
+
+        Parameters
+        ----------
+        params : weights, which the page then has down to single numbers, as far as they are few
+        rows : rows of one sequence, ``[1, T, …]`` or a dict by input, whose activity is recorded
+
+        Examples
+        --------
+        >>> network.scope(params, rows).save("network.html")  # doctest: +SKIP
+        """
+        return page_of("network", self, params=params, rows=rows)
 
     def __str__(self) -> str:
         return str(self.summary())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import CheckpointError
 from volumetric.base.hints import path_hint
 from volumetric.base.notebook_html import picture_of
+from volumetric.base.scope_pages import ScopePage, page_of
 from volumetric.observe.scene import Scene
 
 FORMAT: Final = "volumetric.scope"
@@ -115,6 +116,15 @@ class Recording:
     def _repr_html_(self) -> str:
         """Return the film for notebooks: a page in a frame, which plays."""
         return picture_of("recording", self)
+
+    def scope(self, other: Recording | None = None, *, names: Sequence[str] = ()) -> ScopePage:
+        """Return a page that plays the recording, or compares it with another one of the same network.
+
+        Examples
+        --------
+        >>> before.scope(after, names=("before", "after")).save("training.html")  # doctest: +SKIP
+        """
+        return page_of("recording", self, other=other, names=names)
 
     def values(self) -> F32Array:
         """Return the root mean square of each node in 255 steps; float32 ``[frames, nodes]``, NaN where odd."""

@@ -51,6 +51,14 @@ class Viewer:
         write_atomic(where, scope_page(self.document).encode())
         return where
 
+    def show(self) -> LiveServer:
+        """Serve the page, and open it in a browser; raises as `serve`."""
+        import webbrowser
+
+        server = self.serve()
+        webbrowser.open(server.address)
+        return server
+
     def serve(self, port: int = 0) -> LiveServer:
         """Serve the page to browsers on this machine until `LiveServer.close`; its `address` has a secret token.
 

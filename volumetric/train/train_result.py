@@ -13,6 +13,7 @@ from volumetric.base._typing import Array, F32Array
 from volumetric.base.errors import SpecError
 from volumetric.base.event_series import EventSeries
 from volumetric.base.notebook_html import facts_table
+from volumetric.base.scope_pages import ScopePage, page_of
 from volumetric.base.sparkline import sparkline, sparkline_svg
 from volumetric.clocked import Clocked
 from volumetric.devices.named_devices import AnyDevice
@@ -133,6 +134,10 @@ class TrainResult:
             files["tokenizer.json"] = byte_tokenizer_json()
         facts = NativeFacts(classes=self.classes, features=self.features)
         save_network(path, self._structure, self.best, facts=facts, files=files, clocked=clocked)
+
+    def scope(self, *others: TrainResult, names: Sequence[str] | None = None) -> ScopePage:
+        """Return a page with the curves of this run, and of others beside it; `names` are the names of the runs."""
+        return page_of("training", self, others=others, names=names)
 
     @property
     def _structure(self) -> Network:

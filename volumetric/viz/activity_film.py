@@ -1,11 +1,10 @@
-"""Films of recorded activity: a self-contained web page, or a GIF."""
+"""Films of recorded activity as GIFs."""
 
 from __future__ import annotations
 
-import base64
 import math
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -14,9 +13,16 @@ from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.observe.recording import Recording
 from volumetric.observe.scene import Scene
-from volumetric.viz.activity_page import COLOURS, FROM, GROUND, NAMED, ODD_COLOUR, page, scene_data
 from volumetric.viz.gif import gif
 
+COLOURS: Final = (
+    (255, 210, 122), (122, 205, 255), (150, 230, 140), (255, 150, 200), (190, 165, 255), (255, 160, 100),
+    (110, 225, 200), (225, 225, 225),
+)  # fmt: skip
+"""Colours of groups at the top of their scales; with more groups they repeat."""
+FROM, ODD_COLOUR, GROUND = (26, 26, 36), (194, 24, 91), (17, 17, 17)
+_FEW: Final = 40
+"""Maximum number of nodes that get large cells."""
 TOP, ODD = 254, 255
 """Codes of a node at the top of its scale, and of one whose output is not finite; 0 is the bottom."""
 _SHADES, _MIXED = 62, 254
@@ -36,7 +42,7 @@ def save_film(recording: Recording, path: str | Path, *, rate: float | None = No
 
     Parameters
     ----------
-    path : ends in ``.html`` (a page with play, pause and scrubbing) or in ``.gif``
+    path : ends in ``.gif``; or in ``.html``, for the page of `Recording.scope`, to which `rate` and `frames` do not apply
     rate : frames per second; None: 25, or fewer if the film would be shorter than two seconds
     frames : maximum number of frames of a GIF; if there are more, every n-th is drawn
 
@@ -56,10 +62,10 @@ def save_film(recording: Recording, path: str | Path, *, rate: float | None = No
         raise SpecError(f"a film needs a rate of 1 or more, got {rate}")
     if frames < 1:
         raise SpecError(f"a film needs frames of 1 or more, got {frames}")
-    data = (
-        film_gif(recording, rate=rate, frames=frames) if suffix == ".gif" else film_page(recording, rate=rate).encode()
-    )
-    write_atomic(path, data)
+    if suffix == ".gif":
+        write_atomic(path, film_gif(recording, rate=rate, frames=frames))
+    else:
+        recording.scope().save(path)
 
 
 def film_rate(recording: Recording) -> float:
@@ -115,37 +121,13 @@ def codes_of(recording: Recording, levels: Array) -> Array:
     return np.where(recording.odd, ODD, np.rint(TOP * np.nan_to_num(part))).astype(np.uint8)
 
 
-def film_page(recording: Recording, *, rate: float = 25) -> str:
-    """Return the page: nodes, edges, and controls to play, pause and scrub."""
-    scene, meta = recording.scene, recording.meta
-    levels = levels_of(recording)
-    film: dict[str, Any] = {
-        **scene_data(scene, places_of(scene)),
-        "frames": len(recording),
-        "rate": rate,
-        "ticks": recording.ticks.tolist(),
-        "acts": base64.b64encode(recording.edge.tobytes()).decode() if recording.edge.size else "",
-        "levels": [[float(f"{value:.4g}") for value in row] for row in levels.tolist()],
-        "reset": np.flatnonzero(recording.reset).tolist(),
-        "codes": base64.b64encode(codes_of(recording, levels).tobytes()).decode(),
-        "idle": base64.b64encode(np.packbits(~recording.fired).tobytes()).decode() if not recording.fired.all() else "",
-    }
-    note = f" {meta.missed:,} later ticks are not shown." if meta.missed else ""
-    return page(meta.title or f"{scene.kind}: {len(recording):,} frames", film, note=note)
-
-
-def live_page(scene: Scene, title: str) -> str:
-    """Return the page that shows the events of ``/ticks`` of its own server, see `ActivityServer`."""
-    return page(title, {**scene_data(scene, places_of(scene)), "live": True})
-
-
 def film_gif(recording: Recording, *, rate: float, frames: int) -> bytes:
     """Return an animated GIF; its speed corresponds to `rate` frames per second even if frames are skipped."""
     scene = recording.scene
     places = np.array(places_of(scene), np.int64).reshape(-1, 2)
     wide, high = places.max(0, initial=0) + 1
     side = int(
-        max(2, min(72 if scene.kind == "program" or len(places) <= NAMED else 24, _LARGEST // max(wide, high, 1)))
+        max(2, min(72 if scene.kind == "program" or len(places) <= _FEW else 24, _LARGEST // max(wide, high, 1)))
     )
     every = max(1, -(-len(recording) // frames))
     codes = codes_of(recording, levels_of(recording))[::every]

@@ -165,7 +165,8 @@ def _draw_lines(axes: Axes, figure: LinesFigure) -> None:
         y = np.array([np.nan if value is None else value for value in line.y], np.float64)
         axes.plot(
             line.x, y, color=_hex(line.colour), label=None if line.faint else _plain(line.name),
-            linewidth=0.7 if line.faint else 1.4, alpha=0.35 if line.faint else 1.0, linestyle="--" if line.dashed else "-",
+            linewidth=0.7 if line.faint else 1.4, alpha=0.35 if line.faint else 1.0,
+            linestyle="--" if line.dashed else "-",
         )  # fmt: skip
     axes.set(xlabel=_plain(figure.xLabel), ylabel=_plain(figure.yLabel), yscale="log" if figure.log else "linear")
     axes.grid(alpha=0.25)
@@ -180,7 +181,8 @@ def _draw_matrix(axes: Axes, figure: MatrixFigure) -> None:
     shades = colormaps[figure.map].copy()
     shades.set_bad("#c2185b")
     low, high = figure.range
-    image = axes.imshow(values.reshape(figure.shape), cmap=shades, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
+    cells = values.reshape(figure.shape)
+    image = axes.imshow(cells, cmap=shades, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
     axes.figure.colorbar(image, ax=axes, shrink=0.9)
     for names, places in ((figure.rowNames, axes.set_yticks), (figure.columnNames, axes.set_xticks)):
         if 0 < len(names) <= 40:

@@ -22,6 +22,7 @@ from volumetric.run.lower import is_endless, lower
 from volumetric.run.streams.node_masks import HasNodeMasks, MaskedExecutable, NodeMasks
 from volumetric.run.streams.stream_chunks import StreamChunk, in_chunks
 from volumetric.run.streams.stream_io import check_marks, check_rows, check_streams, outputs_by_port
+from volumetric.run.streams.stream_page import HasPage
 
 SEAL = BlobFormat(magic=b"VOLSTRMS", version=1, what="a saved stream")
 
@@ -46,7 +47,7 @@ class StreamHeader(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     masked: dict[str, list[int]] = {}
 
 
-class RowStream(HasNodeMasks):
+class RowStream(HasNodeMasks, HasPage):
     """Parallel streams on a device. Their states stay on the device between calls.
 
     Parameters
