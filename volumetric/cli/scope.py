@@ -43,9 +43,9 @@ def scope(
 ) -> int:
     """Look at a network, a model, a recording, or a run of training or evolution, in a browser on this machine.
 
-    scope SOURCE serves a page until Ctrl-C and opens it; the page goes on while a run goes on. --html or --out FILE.html
-    writes it as one file that needs nothing else. --out FILE.scope records a network that runs rows, FILE.gif films it,
-    and FILE.pdf, .png or .svg draws a figure that a page saved as numbers. docs/scope.md has more.
+    scope SOURCE serves a page until Ctrl-C and opens it; the page goes on while a run goes on. --html or
+    --out FILE.html writes it as one file that needs nothing else. --out FILE.scope records a network that runs rows,
+    FILE.gif films it, and FILE.pdf, .png or .svg draws a figure that a page saved as numbers. docs/scope.md has more.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ def save_film(recording: Recording, path: str | Path, *, rate: float | None = No
 
     Parameters
     ----------
-    path : ends in ``.gif``; or in ``.html``, for the page of `Recording.scope`, to which `rate` and `frames` do not apply
+    path : ends in ``.gif``; or in ``.html``, for the page of `Recording.scope`, which has no `rate` and `frames`
     rate : frames per second; None: 25, or fewer if the film would be shorter than two seconds
     frames : maximum number of frames of a GIF; if there are more, every n-th is drawn
 
