@@ -228,25 +228,26 @@ class ScopeRequest:
         from volumetric.scope.network_page import network_page, running_page
 
         machine = machine_of(loaded, self.clocked)
-        if self.rows is None and self.ticks is None:
-            if live:
-                return running_page(
-                    machine, loaded.params, None, rate=self.rate or _RATE, device=self.device, title=loaded.name
-                )
-            return network_page(machine, loaded.params, title=loaded.name, source=self.source, edges=self.edges)
-        stopping = StopRequest()
-        with self._running(stopping, loaded) as (recorder, chunks):
-            rows = RowLog()
-            self._advance(recorder, rows.logged(chunks), stopping)
-            recorder.close()
-            recording = recorder.recording(title=loaded.name, device=self.device, per_row=self.per_row)
+        stopping, log = StopRequest(), RowLog()
         if live:
+            with ExitStack() as opened:
+                if self.rows is not None:
+                    chunks, _ = rows_of(self.rows, None, loaded, self.batch, opened, stopping)
+                    for _ in log.logged(standardise_rows(loaded, chunk) for chunk in chunks):
+                        pass
             return running_page(
-                machine, loaded.params, rows.arrays(), rate=self.rate or _RATE, device=self.device, title=loaded.name
-            )
+                machine, loaded.params, log.arrays(), rate=self.rate or _RATE, device=self.device, row=self.row,
+                edges=self.edges, title=loaded.name, source=self.source,
+            )  # fmt: skip
+        recording = None
+        if self.rows is not None or self.ticks is not None:
+            with self._running(stopping, loaded) as (recorder, chunks):
+                self._advance(recorder, log.logged(chunks), stopping)
+                recorder.close()
+                recording = recorder.recording(title=loaded.name, device=self.device, per_row=self.per_row)
         return network_page(
-            machine, loaded.params, title=loaded.name, source=self.source, recording=recording, rows=rows.of_stream(self.row),
-            per_row=self.per_row,
+            machine, loaded.params, recording, rows=log.of_stream(self.row), per_row=self.per_row, edges=self.edges,
+            title=loaded.name, source=self.source,
         )  # fmt: skip
 
     @contextmanager

@@ -1,5 +1,4 @@
 # ruff: noqa: TID252 (lazy_loader reads relative imports alone)
-from .activity_film import live_page as live_page
 from .activity_film import save_film as save_film
 from .heatmap import Heatmap as Heatmap
 from .network_drawing import draw_genome as draw_genome
