@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from volumetric.cli import main
 from volumetric.layers import Dense
 from volumetric.loaders import save_native
 from volumetric.network import initialise
-from volumetric.observe import Recording
+from volumetric.observe import Recording, record
 
 NETWORK = chain([Dense(in_features=3, out_features=3, activation="tanh")] * 3, (3,))
 PARAMS = initialise(NETWORK)
@@ -35,82 +37,109 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_model_is_recorded_and_drawn(model: str, run: Any) -> None:
     code, out, err = run(
-        "scope", "record", model, "--in", "rows.npz", "--ticks", "4", "--row", "1", "--device", "reference"
+        "scope", model, "-o", "net.scope", "--in", "rows.npz", "--ticks", "4", "--row", "1", "--device", "reference"
     )
     assert (code, out) == (0, "")
     assert "10 ticks drawn in net.scope" in err
-    found = Recording.open("net.scope")
-    assert (found.scene.kind, len(found), found.meta.row, found.meta.device) == ("systolic", 10, 1, "reference")
-    code, _, err = run("scope", "html", "net.scope")
-    assert (code, "10 frames of 3 nodes (systolic)" in err) == (0, True)
-    assert "const film=" in Path("net.html").read_text()
-    assert run("scope", "gif", "net.scope", "--out", "other.gif", "--rate", "5")[0] == 0
+    recorded = Recording.open("net.scope")
+    assert (recorded.scene.kind, len(recorded), recorded.meta.row) == ("systolic", 10, 1)
+    assert recorded.meta.device == "reference"
+    code, _, err = run("scope", "net.scope", "--html")
+    assert (code, "network of net.scope: written to net.html" in err) == (0, True)
+    assert 'id="document"' in Path("net.html").read_text()
+    assert run("scope", "net.scope", "--out", "other.gif", "--rate", "5")[0] == 0
     assert Path("other.gif").read_bytes().startswith(b"GIF89a")
-    code, _, err = run(
-        "scope",
-        "record",
-        model,
-        "--in",
-        "rows.npz",
-        "--no-clocked",
-        "--every",
-        "2",
-        "-o",
-        "rows.scope",
-        "--device",
-        "cpu",
-    )
-    assert code == 0
+    arguments = ["scope", model, "--in", "rows.npz", "--no-clocked", "--every", "2", "-o", "rows.scope"]
+    assert run(*arguments, "--device", "cpu")[0] == 0
     assert (Recording.open("rows.scope").scene.kind, len(Recording.open("rows.scope"))) == ("stack", 3)
 
 
-def served(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """Run the verb in a thread, and return the frames that it sends."""
-    codes: list[int] = []
-    verb = threading.Thread(target=lambda: codes.append(main(arguments)))
-    verb.start()
-    told = ""
-    while not (found := re.search(r"http://127\.0\.0\.1:\d+", told)):
-        told += capsys.readouterr().err
-        verb.join(0.05)
-        assert verb.is_alive(), told
-    with urllib.request.urlopen(f"{found[0]}/scene", timeout=20) as page:
-        assert len(json.load(page)["nodes"]) == 3
-    with urllib.request.urlopen(found[0], timeout=20) as page:
-        assert "<canvas" in page.read().decode()
-    with urllib.request.urlopen(f"{found[0]}/ticks", timeout=20) as events:
-        frames = [json.loads(line.removeprefix(b"data: ")) for line in events if line.startswith(b"data")]
-    verb.join(20)
-    assert codes == [0]
-    return frames
+def test_former_words_still_work(model: str, run: Any) -> None:
+    code, _, err = run("scope", "record", model, "--in", "rows.npz", "--device", "reference")
+    assert (code, "is now `volumetric scope net --out net.scope`" in err) == (0, True)
+    code, _, err = run("scope", "html", "net.scope")
+    assert (code, Path("net.html").exists()) == (0, True)
+    assert run("scope", "gif", "net.scope")[0] == 0
+    assert Path("net.gif").exists()
 
 
-def test_a_model_and_a_recording_are_served(model: str, run: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    live = served(["scope", "serve", model, "--in", "rows.npz", "--rate", "500", "--device", "reference"], capsys)
-    assert [frame["t"] for frame in live] == [1, 2, 3, 4, 5, 6]
-    assert run("scope", "record", model, "--in", "rows.npz", "--device", "reference")[0] == 0
-    again = served(["scope", "serve", "net.scope", "--rate", "500"], capsys)
-    assert [frame["t"] for frame in again] == [1, 2, 3, 4, 5, 6]
-    assert again[-1]["meters"]["mean"] == pytest.approx(live[-1]["meters"]["mean"], rel=0.02)
+@pytest.mark.parametrize("arguments", [[], ["--in", "rows.npz"]])
+def test_a_network_is_written_as_a_page(model: str, arguments: list[str], run: Any) -> None:
+    code, _, err = run("scope", model, *arguments, "--out", "page.html", "--device", "reference")
+    assert (code, "written to page.html" in err) == (0, True)
+    assert "2.0.0.0 dense" in Path("page.html").read_text()
+
+
+class Served:
+    """The verb in a thread, until the test ends it."""
+
+    def __init__(
+        self, arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._stop = threading.Event()
+        monkeypatch.setattr("volumetric.cli.scope_request.StopRequest", lambda: self)
+        self._codes: list[int] = []
+        self._verb = threading.Thread(target=lambda: self._codes.append(main([*arguments, "--no-browser"])))
+        self._verb.start()
+        told = ""
+        while not (address := re.search(r"http://127\.0\.0\.1:\d+/\?token=[\w-]+", told)):
+            told += capsys.readouterr().err
+            self._verb.join(0.05)
+            assert self._verb.is_alive(), told
+        self.address = address[0]
+
+    requested = property(lambda self: self._stop.is_set())
+
+    def waiting(self) -> Any:
+        return contextlib.nullcontext()
+
+    def close(self) -> list[int]:
+        self._stop.set()
+        self._verb.join(20)
+        return self._codes
+
+
+@pytest.mark.parametrize("arguments", [["net"], ["net", "--in", "rows.npz"], ["net.scope"]])
+def test_pages_are_served_with_a_token(
+    model: str, arguments: list[str], run: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(Clocked(network=NETWORK), X[:1], params=PARAMS, device="reference").save("net.scope")
+    verb = Served(["scope", *arguments, "--device", "reference"], capsys, monkeypatch)
+    try:
+        with urllib.request.urlopen(verb.address, timeout=20) as page:
+            assert "2.0.0.0 dense" in page.read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(verb.address.partition("?")[0], timeout=20)
+    finally:
+        assert verb.close() == [0]
+
+
+def test_figures_of_pages_are_drawn(model: str, run: Any) -> None:
+    line = {"name": "loss $1", "x": [0, 1], "y": [2.0, None], "colour": "#336699"}
+    figures = [{"kind": "lines", "series": [line], "xLabel": "step"}]
+    Path("a.figure.json").write_text(json.dumps({"volumetric.figure": 1, "title": "a", "figures": figures}))
+    code, _, err = run("scope", "a.figure.json", "-o", "a.svg")
+    assert (code, "drawn in a.svg" in err) == (0, True)
+    assert "<svg" in Path("a.svg").read_text()
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [
-        (["film", "net"], 2, "film"),
-        (["record", "net", "--in", "rows.npz", "--out", "a.gif"], 2, "must end in .scope"),
-        (["record", "net", "--in", "rows.npz", "--row", "2"], 1, "row must be in 0 … 1"),
-        (["record", "net", "--in", "rows.npz", "--ticks", "0"], 2, "--ticks must be 1 or more"),
-        (["record", "net", "--in", "rows.npz", "--no-clocked", "--ticks", "3"], 1, "tick by tick"),
-        (["record", "net"], 2, "scope record net needs rows"),
-        (["serve", "net"], 2, "--in - for stdin"),
-        (["gif", "net.scope"], 1, "no such file"),
-        (["html", "net"], 1, "net is a directory, not a recording"),
-        (["gif", "rows.npz"], 1, "rows.npz: it has no meta.json"),
-        (["html", "net.scope", "--in", "rows.npz"], 2, "cannot run rows"),
-        (["html", "net.scope", "--rate", "0"], 2, "--rate must be 1 or more"),
-        (["serve", "net", "--in", "rows.npz", "--out", "a.scope"], 2, "writes no file"),
+        (["film", "net"], 1, "film"),
+        (["net", "--in", "rows.npz", "--out", "a.mp4"], 2, "--out must end in .html, .gif, .scope"),
+        (["net", "--in", "rows.npz", "--html", "--out", "a.gif"], 2, "does not end in .html"),
+        (["net", "--in", "rows.npz", "--row", "2", "--html"], 1, "row must be in 0 … 1"),
+        (["net", "--in", "rows.npz", "--ticks", "0"], 2, "--ticks must be 1 or more"),
+        (["net", "--in", "rows.npz", "--no-clocked", "--ticks", "3", "--html"], 1, "tick by tick"),
+        (["net", "--out", "a.scope"], 2, "needs rows"),
+        (["net", "--prompt", "hello", "--html"], 2, "--prompt is for language models"),
+        (["net.scope", "--out", "a.gif"], 1, "no such file"),
+        (["rows.npz", "--html"], 1, "rows.npz"),
+        (["net", "--out", "a.pdf"], 2, "can only be drawn from a figure"),
+        (["net.scope", "--in", "rows.npz", "--html"], 2, "cannot run rows"),
+        (["net.scope", "--html", "--rate", "0"], 2, "--rate must be 1 or more"),
     ],
 )
 def test_mistakes_are_told(model: str, arguments: list[str], code: int, part: str, run: Any) -> None:
