@@ -102,7 +102,7 @@ def load(
         loaded = dataclasses.replace(loaded, chat_template=read_template(chat_template, loaded))
     if compute == "auto" and loaded.network.input_dtype != "int32":
         compute = "float32"
-    options = RunOptions(context=_context(context, loaded), compute=compute, kv_dtype=kv_dtype, threads=threads)
+    options = RunOptions(context=context_for(context, loaded), compute=compute, kv_dtype=kv_dtype, threads=threads)
     if loaded.tokenizer is not None:
         loaded.tokenizer.prepare()  # before weights are loaded, so that its temporary memory is free by then
     model = Model(loaded, opened, options, lora=lora)
@@ -110,7 +110,8 @@ def load(
     return model
 
 
-def _context(context: int | None, loaded: LoadedModel) -> int:
+def context_for(context: int | None, loaded: LoadedModel) -> int:
+    """Return the tokens of a sequence for the option `context` of `load`. Raises `SpecError` if it does not fit."""
     if streams_have_no_end(loaded.network) and (context is None or type(context) is int):
         return ENDLESS if context is None else context
     limit = loaded.context_length
