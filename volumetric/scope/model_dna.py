@@ -9,6 +9,7 @@ import numpy as np
 
 from volumetric.evolution.dna import DNA, extract_dna
 from volumetric.evolution.dna_comparison import Comparison, compare
+from volumetric.generate.footprint import footprint
 from volumetric.loaders import LoadedModel
 from volumetric.network.weight_difference import WeightDifference
 from volumetric.run.lower import lower
@@ -45,8 +46,8 @@ def dna_view(
         cells = sorted(cells, key=lambda cell: 1.0 if cell["similarity"] is None else cell["similarity"])[:MAX_CELLS]
         cells.sort(key=lambda cell: cell["block"])
     data = {
-        "first": first.name,
-        "second": second.name,
+        "first": titled(first),
+        "second": titled(second),
         "overall": comparison.overall,
         "blocks": blocks,
         "families": FAMILIES,
@@ -59,6 +60,11 @@ def dna_view(
         "weights": _weights(differences or {}),
     }
     return ScopeView(kind="dna", name=name, label=label, data=data)
+
+
+def titled(model: LoadedModel) -> str:
+    """Return the name of a model with the numeric type of most of its weights."""
+    return f"{model.name} ({footprint(model.params).dtype})"
 
 
 def _cells(model: LoadedModel, dna: DNA, comparison: Comparison) -> tuple[list[dict[str, Any]], list[str]]:

@@ -21,6 +21,10 @@ _KINDS: Final[Mapping[str, str]] = {
     "mamba": "recurrent", "mamba2": "recurrent", "short_conv": "recurrent", "rnn": "recurrent", "lstm": "recurrent",
     "gru": "recurrent", "slstm": "recurrent", "mlstm": "recurrent", "axon": "recurrent", "fabric": "recurrent",
 }  # fmt: skip
+_WORDS: Final[Mapping[str, str]] = {
+    "rms_norm": "RMSNorm", "layer_norm": "LayerNorm", "swiglu": "MLP, gated", "mlp": "MLP", "dense": "projection",
+    "add": "sum",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,11 @@ def model_blocks(plan: Plan) -> tuple[ModelBlock, ...]:
     return tuple(ModelBlock(label=label, steps=tuple(steps)) for label, steps in zip(labels, groups, strict=True))
 
 
+def is_tower(blocks: Sequence[ModelBlock]) -> bool:
+    """Return whether blocks are those of a model of tokens: an embedding, and blocks above it."""
+    return blocks[0].label == "embedding"
+
+
 def _row_by_row(steps: Sequence[Step]) -> bool:
     """Return whether steps are norms, projections and functions of single rows, one behind the other."""
     return not any(
@@ -74,18 +83,19 @@ def family_of(step: Step, block: ModelBlock) -> str:
 
 
 def describe_step(step: Step) -> str:
-    """Return what a layer is, in words: ``"attention, 9 heads on 3 key/value heads of 64, window 512"``."""
+    """Return what a layer is, in words: ``"attention, 9 heads (3 KV), window 512"``."""
     spec = step.attrs.get("spec")
     if isinstance(spec, MultiHeadAttention):
-        parts = [f"attention, {spec.num_heads} heads on {spec.kv_heads} key/value heads of {spec.width}"]
+        shared = f" ({spec.kv_heads} KV)" if spec.kv_heads < spec.num_heads else ""
+        parts = [f"attention, {spec.num_heads} heads{shared}"]
         parts += [f"window {spec.window}"] * (spec.window is not None) + [f"chunk {spec.chunk}"] * bool(spec.chunk)
         parts += ["soft cap"] * (spec.softcap is not None) + ["sinks"] * spec.sinks + ["both ways"] * spec.two_way
-        return ", ".join(parts + ["no rotary embedding"] * (spec.rope is None))
+        return ", ".join(parts + ["no RoPE"] * (spec.rope is None))
     if isinstance(spec, Parallel) and spec.gate is not None:
-        top = getattr(spec.gate, "top_k", None)
-        return f"{len(spec.branches)} experts ({spec.branches[0].kind})" + (f", {top} for each token" if top else "")
-    name = spec.kind if isinstance(spec, LayerSpec) else step.op
-    return name.replace("_", " ")
+        top = spec.gate.top_k
+        return f"{len(spec.branches)} experts" + (f", {top} for each token" if top else "")
+    kind = spec.kind if isinstance(spec, LayerSpec) else step.op
+    return _WORDS.get(kind, kind.replace("_", " "))
 
 
 def show_sizes(shape: Shape) -> str:

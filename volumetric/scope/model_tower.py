@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -14,21 +14,24 @@ from volumetric.layers import MultiHeadAttention, Parallel
 from volumetric.loaders import LoadedModel
 from volumetric.network import OUTPUT
 from volumetric.network.weight_difference import WeightDifference
-from volumetric.observe.scene import Scene, SceneEdge, SceneNode
+from volumetric.observe.scene import Scene, SceneEdge, SceneNode, scene_of
 from volumetric.run.lower import lower
 from volumetric.run.plan import Plan, Step
 from volumetric.scope.document import ScopeView
 from volumetric.scope.model_differences import by_head
-from volumetric.scope.model_parts import ModelBlock, describe_step, family_of, model_blocks
+from volumetric.scope.model_parts import ModelBlock, describe_step, family_of, is_tower, model_blocks
 from volumetric.scope.model_table import relative_error
 from volumetric.scope.scene_tables import scene_tables
 
 MAX_NODES: Final = 6000
 """Most nodes of a tower; larger models show several experts, then several heads, in one."""
-_STEP: Final = 1.6
-"""Height of a layer; heads and experts have a distance of 1."""
+_FLOOR: Final = 1.5
+"""Height of a block; heads and experts have a distance of 1."""
+_RISE: Final = 0.7
+"""How much higher the MLP of a block stands than its attention."""
 _ROW: Final = 16
 """Experts side by side."""
+Differences: TypeAlias = "tuple[WeightDifference, ...]"
 Detail = Literal["all", "few experts", "few heads", "layers"]
 DETAILS: Final[tuple[Detail, ...]] = ("all", "few experts", "few heads", "layers")
 
@@ -49,11 +52,14 @@ class TowerNode:
     at: tuple[float, float, float]
     size: int
     parts: Mapping[str, float]
-    errors: tuple[WeightDifference, ...] = ()
+    errors: Differences = ()
 
 
 class Tower:
-    """Nodes and edges of a plan.
+    """Nodes and edges of a model of tokens.
+
+    The residual stream goes up in the middle. Of a block, what mixes tokens stands in front of it, what does not behind
+    it, and norms between.
 
     Parameters
     ----------
@@ -61,23 +67,34 @@ class Tower:
     errors : of `weight_differences`
     """
 
-    def __init__(self, plan: Plan, detail: Detail, errors: Mapping[str, tuple[WeightDifference, ...]]) -> None:
+    def __init__(
+        self, plan: Plan, blocks: Sequence[ModelBlock], detail: Detail, errors: Mapping[str, Differences]
+    ) -> None:
         self.plan: Plan = plan
         self.detail: Detail = detail
-        self.errors: Mapping[str, tuple[WeightDifference, ...]] = errors
+        self.errors: Mapping[str, Differences] = errors
         self.nodes: list[TowerNode] = []
         self.edges: list[tuple[int, int, str]] = []
-        self._height = 0.0
         self._owned: set[str] = set()
         self._exits: dict[int, list[int]] = {}
+        self._at: tuple[float, float, float] = (0.0, 0.0, 0.0)
         for name, i in plan.inputs.items():
             self._exits[i] = [self._add(name, "embedding", 0, (2.0 * len(self.nodes), 0, 0), 1, {})]
-        for number, block in enumerate(model_blocks(plan)):
-            self._height += _STEP * 0.7
-            for step in block.steps:
-                self._height += _STEP
+        height = 0.0
+        for number, block in enumerate(blocks):
+            sides = _sides(block)
+            inside = block.label not in ("embedding", "head")
+            used: dict[tuple[float, float], int] = {}
+            for step, side in zip(block.steps, sides, strict=True):
+                height += 0.0 if inside else 0.9
+                z, up = side if inside else (0.0, 0.0)
+                taken = used[z, up] = used.get((z, up), -1) + 1
+                # several norms, one for what enters and one for what leaves, stand next to each other
+                x = (0.0 if abs(z) != 1 else 0.6) + 1.2 * (taken // 2)
+                self._at = (x if taken % 2 else -x, height + up, z)
                 exits = self._layer(number, block, step)
                 self._exits |= dict.fromkeys(step.outputs, exits)
+            height += _FLOOR if inside else 0.5
 
     def _add(
         self,
@@ -117,9 +134,8 @@ class Tower:
             if family == "mlp":
                 return self._projections(number, name, step, own, inputs)
         width = self.plan.values[step.outputs[0]].width if step.outputs else 1
-        at = (0.0, self._height, 0.0)
         parts = dict.fromkeys(own.values(), 1.0)
-        node = self._add(f"{name}: {describe_step(step)}", family, number, at, width, parts)
+        node = self._add(f"{name}: {describe_step(step)}", family, number, self._at, width, parts)
         skips = {i for i in inputs if step.op == "add" and self.nodes[i].family in ("sum", "embedding")}
         self._join([i for i in inputs if i not in skips], [node])
         self._join(sorted(skips), [node], "stream")
@@ -136,12 +152,12 @@ class Tower:
         projections = {part: {r: k for r, k in own.items() if r.startswith(f"{part}.")} for part in "qkvo"}
         rest = [key for role, key in own.items() if role[:2] not in ("q.", "k.", "v.", "o.")]
         heads: list[int] = []
-        self._height += _STEP * 0.6
+        _, up, z = self._at
         for group in range(kv):
             ends = [(group * each + i - (count - 1) / 2) for i in (0, each - 1)]
             parts = {key: 1 / kv for part in "kv" for key in projections[part].values()}
             errors = [e for part in "kv" for k in projections[part].values() for e in by_head(self.errors, k, group)]
-            at = (sum(ends) / 2, self._height - _STEP * 0.6, 1.2)
+            at = (sum(ends) / 2, up, z + 0.9)
             pair = self._add(f"{name}: key/value head {group}", "key/value", number, at, 2 * spec.width, parts, errors)
             self._join(inputs, [pair])
             for i in range(each):
@@ -151,7 +167,7 @@ class Tower:
                 numbers = range(head * pooled, (head + 1) * pooled)
                 errors = [e for k in projections["q"].values() for n in numbers for e in by_head(self.errors, k, n)]
                 title = f"heads {numbers[0]}–{numbers[-1]}" if pooled > 1 else f"head {head}"
-                at = (head - (count - 1) / 2, self._height, 0.0)
+                at = (head - (count - 1) / 2, up, z)
                 node = self._add(f"{name}: {title}", "attention", number, at, spec.width * pooled, parts, errors)
                 self._join(inputs, [node])
                 self._join([pair], [node], "keys and values")
@@ -164,7 +180,8 @@ class Tower:
         """Add the router, and experts in rows behind it."""
         gate = {key: 1.0 for role, key in own.items() if role.startswith("gate/")}
         width = spec.gate.out_features if spec.gate is not None else 1
-        router = self._add(f"{name}: router", "router", number, (0, self._height, 1.5), width, gate)
+        _, up, z = self._at
+        router = self._add(f"{name}: router", "router", number, (0, up, z), width, gate)
         self._join(inputs, [router])
         count = len(spec.branches)
         pooled = 1 if self.detail == "all" else -(-count // _ROW)
@@ -175,7 +192,7 @@ class Tower:
             inside = tuple(f"{n}/" for n in numbers)
             parts = {key: 1.0 for role, key in own.items() if role.startswith(inside)}
             row, column = divmod(i, _ROW)
-            at = (column - (min(shown, _ROW) - 1) / 2, self._height, -float(row))
+            at = (column - (min(shown, _ROW) - 1) / 2, up, z - 1.0 - row)
             title = f"experts {numbers[0]}–{numbers[-1]}" if len(numbers) > 1 else f"expert {i}"
             size = getattr(spec.branches[0], "hidden_features", 1) * len(numbers)
             nodes.append(self._add(f"{name}: {title}", "experts", number, at, size, parts))
@@ -193,12 +210,11 @@ class Tower:
                 inside[own[role]] = 1.0
         *first, last = groups.items()
         nodes: list[int] = []
+        x, up, z = self._at
         for i, (role, parts) in enumerate(first):
-            at = (2.0 * (i - (len(first) - 1) / 2), self._height, 0.0)
+            at = (x + 2.0 * (i - (len(first) - 1) / 2), up, z - 1.0)
             nodes.append(self._add(f"{name}: {role}", "mlp", number, at, self._rows(step, role), parts))
-        self._height += _STEP * 0.8 * bool(first)
-        at = (0.0, self._height, 0.0)
-        end = self._add(f"{name}: {last[0]}", "mlp", number, at, self._rows(step, last[0]), last[1])
+        end = self._add(f"{name}: {last[0]}", "mlp", number, self._at, self._rows(step, last[0]), last[1])
         self._join(inputs, nodes or [end])
         self._join(nodes, [end])
         return [end]
@@ -208,18 +224,42 @@ class Tower:
         return self.plan.params.get(key, (1,))[0]
 
 
+def _sides(block: ModelBlock) -> list[tuple[float, float]]:
+    """Return how far in front of the stream each layer of a block stands, and how much above the floor."""
+    families = [family_of(step, block) for step in block.steps]
+    mixes = [getattr(step.attrs.get("spec"), "contextual", False) for step in block.steps]
+    sides: list[tuple[float, float]] = []
+    sums = 0
+    for i, family in enumerate(families):
+        if family == "sum":
+            sides.append((0.0, _RISE * (0.5 + sums)))
+            sums += 1
+            continue
+        if family in ("attention", "mlp", "experts") or mixes[i]:
+            front = 2.0 if family == "attention" else 4.0
+            sides.append((front, 0.0) if mixes[i] else (-2.0, _RISE))
+            continue
+        later = [k for k in range(i + 1, len(families)) if families[k] != "norm"]
+        near = later[0] if later and families[later[0]] != "sum" else max(i - 1, 0)
+        while near > 0 and families[near] == "norm":
+            near -= 1
+        sides.append((1.0, 0.0) if mixes[near] else (-1.0, _RISE))
+    return sides
+
+
 def tower_view(
     loaded: LoadedModel,
-    errors: Mapping[str, tuple[WeightDifference, ...]] | None = None,
+    errors: Mapping[str, Differences] | None = None,
     *,
     similarity: Mapping[str, float] | None = None,
     attention: Mapping[str, F32Array] | None = None,
     name: str = "tower",
     label: str = "Tower",
 ) -> ScopeView:
-    """Return the view of a model as a tower. Weights are not read.
+    """Return the view of a model as a tower; of a network that does not read tokens, of its layers in their grid.
 
-    Nodes carry channels: kind, dtype, parameters, bytes, bits per weight, and those of the arguments.
+    Weights are not read. Nodes carry channels: kind, dtype, parameters, bytes, bits per weight, and those of the
+    arguments.
 
     Parameters
     ----------
@@ -229,11 +269,25 @@ def tower_view(
         read in a prompt, in bits
     """
     plan = lower(loaded.network)
-    for detail in DETAILS:
-        tower = Tower(plan, detail, errors or {})
-        if len(tower.nodes) <= MAX_NODES:
-            break
-    nodes, total = tower.nodes[:MAX_NODES], len(tower.nodes)
+    blocks = model_blocks(plan)
+    if is_tower(blocks):
+        nodes, scene = _tower(plan, blocks, errors or {})
+    else:
+        nodes, scene = _grid(plan, loaded, errors or {})
+    channels = _channels(loaded, nodes, similarity, attention)
+    data = {"scene": {**scene_tables(scene), "channels": channels}, "recordings": []}
+    return ScopeView(kind="scene", name=name, label=label, data=data)
+
+
+def _tower(
+    plan: Plan, blocks: Sequence[ModelBlock], errors: Mapping[str, Differences]
+) -> tuple[Sequence[TowerNode], Scene]:
+    """Return the nodes and the scene of a model of tokens, in as much detail as fits."""
+    tower = Tower(plan, blocks, "all", errors)
+    for detail in DETAILS[1:]:
+        if len(tower.nodes) > MAX_NODES:
+            tower = Tower(plan, blocks, detail, errors)
+    nodes = tower.nodes[:MAX_NODES]
     edges = [edge for edge in tower.edges if max(edge[:2]) < len(nodes)]
     last = {step.where for step in plan.steps if plan.outputs[OUTPUT] in step.outputs}
     scene = Scene(
@@ -253,22 +307,40 @@ def tower_view(
         left_out=len(tower.edges) - len(edges),
     )
     scene.check()
-    data = {
-        "scene": {
-            **scene_tables(scene),
-            "floor": np.array([node.block for node in nodes], np.uint16),
-            "channels": _channels(loaded, nodes, similarity, attention),
-            "nodesLeftOut": total - len(nodes),
-            "detail": tower.detail,
-        },
-        "recordings": [],
-    }
-    return ScopeView(kind="scene", name=name, label=label, data=data)
+    return nodes, scene
+
+
+def _grid(
+    plan: Plan, loaded: LoadedModel, errors: Mapping[str, Differences]
+) -> tuple[Sequence[TowerNode], Scene]:
+    """Return the layers of a network at their coordinates, with the weights of each."""
+    scene = scene_of(loaded.network)
+    keys: dict[str, dict[str, float]] = {}
+    owned: set[str] = set()
+    for step in plan.steps:
+        own = [key for key in step.params.values() if key not in owned]
+        owned.update(own)
+        keys.setdefault(step.where.partition("/")[0], {}).update(dict.fromkeys(own, 1.0))
+    nodes: list[TowerNode] = []
+    for node in scene.nodes:
+        parts = keys.get(node.name.partition(" ")[0], {})
+        nodes.append(
+            TowerNode(
+                name=node.name,
+                family=node.group,
+                block=0,
+                at=node.at,
+                size=node.size,
+                parts=parts,
+                errors=tuple(one for key in parts for one in errors.get(key, ())),
+            )
+        )
+    return nodes, scene
 
 
 def _where(name: str) -> str:
-    """Return the coordinate in a node's name: ``"block 3 4.0.0.1: head 2"`` → ``"4.0.0.1"``."""
-    return name.partition(":")[0].rpartition(" ")[2]
+    """Return the coordinate in a node's name: ``"block 3 4.0.0.1: head 2"`` or ``"4.0.0.1 dense"`` → ``"4.0.0.1"``."""
+    return name.partition(":")[0].rpartition(" ")[2] if ":" in name else name.partition(" ")[0]
 
 
 def _channels(
@@ -276,8 +348,8 @@ def _channels(
     nodes: Sequence[TowerNode],
     similarity: Mapping[str, float] | None,
     attention: Mapping[str, F32Array] | None,
-) -> list[dict[str, Any]]:
-    """Return what nodes can be coloured or sized by: numbers (NaN: none), or classes with names."""
+) -> dict[str, dict[str, Any]]:
+    """Return what nodes can be coloured or sized by: numbers (0 where there is none), or classes with names."""
     params = loaded.params
     count = np.zeros(len(nodes))
     size = np.zeros(len(nodes))
@@ -288,46 +360,42 @@ def _channels(
         size[i] = sum(store.nbytes * share for store, share in stores)
         most = max(stores, key=lambda pair: prod(pair[0].shape) * pair[1], default=None)
         dtypes.append("no weights" if most is None else str(most[0].scheme))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bits = np.where(count > 0, 8 * size / count, np.nan)
-    names = [*dict.fromkeys(dtypes)]
-    kinds = [*dict.fromkeys(node.family for node in nodes)]
-    channels: list[dict[str, Any]] = [
-        _classes("kind", kinds, [node.family for node in nodes]),
-        _classes("dtype", names, dtypes),
-        _numbers("parameters", "", count),
-        _numbers("bytes", "B", size),
-        _numbers("bits per weight", "bits", bits),
-    ]
+    bits = np.divide(8 * size, count, out=np.zeros(len(nodes)), where=count > 0)
+    channels: dict[str, dict[str, Any]] = {
+        "dtype": _classes("numeric type", dtypes),
+        "parameters": _numbers("parameters", "", count),
+        "bytes": _numbers("bytes", "B", size),
+        "bits": _numbers("bits per weight", "bits", bits),
+    }
     if any(node.errors for node in nodes):
         error = [relative_error(list(node.errors)) for node in nodes]
-        channels.append(_numbers("relative error", "", [np.nan if e is None else e for e in error]))
+        channels["error"] = _numbers("relative error", "", [0.0 if e is None else e for e in error])
     if loaded.damage:
-        told = [[loaded.damage[k] * s for k, s in node.parts.items() if k in loaded.damage] for node in nodes]
-        channels.append(_numbers("damage", "nats per token", [sum(parts) if parts else np.nan for parts in told]))
+        known = [sum(loaded.damage.get(key, 0.0) * share for key, share in node.parts.items()) for node in nodes]
+        channels["damage"] = _numbers("damage", "nats per token", known)
     if similarity:
-        values = [similarity.get(_where(node.name), np.nan) for node in nodes]
-        channels.append(_numbers("similarity", "", values) | {"range": [-1.0, 1.0]})
+        values = [similarity.get(_where(node.name), 1.0) for node in nodes]
+        channels["similarity"] = _numbers("similarity of DNA", "", values)
     if attention:
-        channels.append(_numbers("entropy of attention", "bits", [_of_head(node, attention) for node in nodes]))
+        spread = [_of_head(node, attention) for node in nodes]
+        channels["entropy"] = _numbers("entropy of attention", "bits", spread)
     return channels
 
 
 def _of_head(node: TowerNode, attention: Mapping[str, F32Array]) -> float:
-    """Return the number of a query head, or the mean of several; NaN for other nodes."""
+    """Return the number of a query head, or the mean of several; 0 for other nodes."""
     values = attention.get(_where(node.name))
     if values is None or node.family != "attention":
-        return np.nan
+        return 0.0
     first, _, last = node.name.rpartition(" ")[2].partition("–")
     return float(values[int(first) : int(last or first) + 1].mean())
 
 
-def _numbers(name: str, unit: str, values: Any) -> dict[str, Any]:
-    return {"name": name, "unit": unit, "values": np.asarray(values, np.float32)}
+def _numbers(label: str, unit: str, values: Any) -> dict[str, Any]:
+    return {"label": label, "unit": unit, "values": np.asarray(values, np.float32)}
 
 
-def _classes(name: str, names: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
+def _classes(label: str, values: Sequence[str]) -> dict[str, Any]:
+    names = [*dict.fromkeys(values)]
     places = {text: i for i, text in enumerate(names)}
-    return {"name": name, "unit": "", "names": list(names), "classes": np.array([places[v] for v in values], np.uint16)}
-
-
+    return {"label": label, "names": names, "classes": np.array([places[v] for v in values], np.uint16)}

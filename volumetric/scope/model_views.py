@@ -14,7 +14,7 @@ from volumetric.loaders import LoadedModel, open_model
 from volumetric.run.lower import lower
 from volumetric.scope.model_attention import attention_view
 from volumetric.scope.model_differences import weight_differences
-from volumetric.scope.model_dna import dna_view
+from volumetric.scope.model_dna import dna_view, titled
 from volumetric.scope.model_lens import lens_view
 from volumetric.scope.model_prompt import LayerAttention, PromptTrace, trace_prompt
 from volumetric.scope.model_table import model_view
@@ -72,7 +72,7 @@ def model_views(
             similarity=None if similarity is None else {k: v for k, v in similarity.items() if v is not None},
             attention=None if trace is None else {layer.where: head_entropy(layer) for layer in trace.attention},
         ),
-        model_view(loaded, errors, reference="" if errors is None or reference is None else reference.name),
+        model_view(loaded, errors, reference="" if errors is None or reference is None else titled(reference)),
     ]
     if trace is not None:
         views += _prompt_views(trace)

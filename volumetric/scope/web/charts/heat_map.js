@@ -6,7 +6,8 @@ import { colourTable } from "./colours.js";
  * Return {element, canvas, update(matrix), destroy()}.
  *
  * matrix: {data: typed array, shape: [rows, columns], rowNames?, columnNames?, range?: [low, high]}; a range around 0 is
- * made for maps around 0. options: {map, label, tooltip, describe(row, column, value) → text, onPick(row, column), cell}
+ * made for maps around 0. options: {map, label, tooltip, describe(row, column, value) → text, onPick(row, column),
+ * onHover(row or null, column), blank(row, column) → true for a cell that is not drawn, cell}
  */
 export function heatMap(matrix, options = {}) {
   const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": options.label ?? "matrix", class: "heat" });
@@ -32,6 +33,7 @@ export function heatMap(matrix, options = {}) {
     const brush = canvas.getContext("2d"), image = brush.createImageData(canvas.width, canvas.height);
     for (let i = 0; i < rows * columns; i++) {
       const value = current.data[i], finite = Number.isFinite(value);
+      if (options.blank?.(Math.floor(i / columns), i % columns)) continue;
       const code = 3 * Math.max(0, Math.min(255, Math.round((value - low) / (high - low) * 255)));
       image.data.set(finite ? [table[code], table[code + 1], table[code + 2], 255] : [194, 24, 91, 255], 4 * i);
     }
@@ -50,8 +52,9 @@ export function heatMap(matrix, options = {}) {
   canvas.addEventListener("pointermove", event => {
     at = cellOf(event);
     if (inside(at)) options.tooltip?.show(event.clientX, event.clientY, describe(...at)); else options.tooltip?.hide();
+    if (inside(at)) options.onHover?.(...at); else options.onHover?.(null, null);
   });
-  canvas.addEventListener("pointerleave", () => options.tooltip?.hide());
+  canvas.addEventListener("pointerleave", () => { options.tooltip?.hide(); options.onHover?.(null, null); });
   canvas.addEventListener("click", event => { at = cellOf(event); if (inside(at)) options.onPick?.(...at); });
   canvas.addEventListener("keydown", event => {
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
@@ -62,6 +65,7 @@ export function heatMap(matrix, options = {}) {
     const next = [at[0] + step[0], at[1] + step[1]];
     if (!inside(next)) return;
     at = next;
+    options.onHover?.(...at);
     const box = canvas.getBoundingClientRect();
     options.tooltip?.show(box.left + (at[1] + .5) / current.shape[1] * box.width, box.top + (at[0] + .5) / current.shape[0] * box.height, describe(...at));
   });
