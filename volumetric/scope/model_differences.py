@@ -51,9 +51,7 @@ def _difference(key: str, params: Params, reference: Params, rows: int | None) -
         return (WeightDifference.between(theirs.values(), mine.values()),)
     step = rows or max(1, _PIECE // mine.shape[-1])
     pairs = zip(theirs.row_blocks(step), mine.row_blocks(step), strict=True)
-    parts = tuple(
-        WeightDifference.between(decode(a, np.float32), decode(b, np.float32)) for a, b in pairs
-    )
+    parts = tuple(WeightDifference.between(decode(a, np.float32), decode(b, np.float32)) for a, b in pairs)
     for store in (mine, theirs):
         store.release()
     return parts if rows else (sum(parts, WeightDifference()),)

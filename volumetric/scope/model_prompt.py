@@ -99,9 +99,7 @@ def trace_prompt(model: LoadedModel | Model, ids: Sequence[int], *, most: int = 
         step, spec = result.step, result.step.attrs.get("spec")
         if result.attention is not None and isinstance(spec, MultiHeadAttention):
             weights = result.attention
-            attention.append(
-                LayerAttention(where=step.where, block=block_of[step.where], spec=spec, weights=weights)
-            )
+            attention.append(LayerAttention(where=step.where, block=block_of[step.where], spec=spec, weights=weights))
         elif getattr(spec, "contextual", False) and step.op != "position_embedding":
             unread.append(step.where)
         for value in step.outputs:

@@ -76,8 +76,8 @@ def _run_step(plan: Plan, step: Step, read: ReadWeight, inputs: Sequence[Array])
         plan, steps=(step,), inputs=MappingProxyType(names), outputs=MappingProxyType({"output": step.outputs[0]})
     )
     work, by_number = GraphBuilder(), dict(zip(step.inputs, inputs, strict=True))
-    given_shapes = {name: by_number[i].shape for name, i in names.items()}
-    tensors = {name: work.input(name, given_shapes[name], plan.values[i].dtype) for name, i in names.items()}
+    shapes = {name: by_number[i].shape for name, i in names.items()}
+    tensors = {name: work.input(name, shapes[name], plan.values[i].dtype) for name, i in names.items()}
     output = emit_plan(work, alone, tensors).outputs["output"]
     spec = step.attrs.get("spec")
     softmax = [node.outputs[0] for node in work.nodes if node.op == "softmax"]
@@ -88,6 +88,6 @@ def _run_step(plan: Plan, step: Step, read: ReadWeight, inputs: Sequence[Array])
     if not weights or not isinstance(spec, MultiHeadAttention):
         return y, None
     rows, kv = len(y), spec.kv_heads
-    # The layer's axes are (queries that share a key head, sequences, key heads, rows, columns); a sink is the last column.
+    # The layer's axes: queries that share a key head, sequences, key heads, rows, columns; a sink is the last column.
     by_group = weights[0].reshape(spec.num_heads // kv, kv, rows, -1)[..., :rows]
     return y, np.ascontiguousarray(by_group.swapaxes(0, 1).reshape(spec.num_heads, rows, rows))

@@ -38,7 +38,7 @@ class WeightTable:
     errors: Mapping[str, tuple[WeightDifference, ...]]
 
     def size(self, keys: set[str]) -> dict[str, Any]:
-        """Return sizes of several weights together: ``parameters``, ``bytes``, ``bits``, ``dtypes``, ``damage``, ``error``."""
+        """Return facts of several weights together: parameters, bytes, bits per weight, dtypes, damage and error."""
         stores = [self.params[key] for key in sorted(keys) if key in self.params]
         count, size = sum(prod(store.shape) for store in stores), sum(store.nbytes for store in stores)
         by_dtype: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The views of a model: its tower, its layers, what it reads and predicts in a prompt, and how it differs from another."""
+"""The views of a model: its tower, its layers, what it reads and predicts in a prompt, what differs from another."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def model_views(
     *,
     offline: bool = False,
 ) -> list[ScopeView]:
-    """Return the views of a model: ``tower`` and ``model``; with a prompt ``attention`` and ``lens``; with another
-    model ``dna``.
+    """Return the views of a model.
+
+    They are ``tower`` and ``model``; with a prompt also ``attention`` and ``lens``, and with another model ``dna``.
 
     Parameters
     ----------

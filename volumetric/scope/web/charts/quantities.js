@@ -11,7 +11,12 @@ export function bytes(count) {
 
 /** Return a count with three digits: "134 M". */
 export function count(number) {
-  for (const [size, unit] of [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]]) {
+  for (const [size, unit] of [
+    [1e12, "T"],
+    [1e9, "B"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ]) {
     if (number >= size) return `${Number((number / size).toPrecision(3))} ${unit}`;
   }
   return String(Math.round(number));
@@ -21,5 +26,5 @@ export function count(number) {
 export function percent(share) {
   if (!Number.isFinite(share)) return "";
   const value = 100 * share;
-  return `${value === 0 ? "0" : Math.abs(value) < .1 ? Number(value.toPrecision(1)) : value.toFixed(1)} %`;
+  return `${value === 0 ? "0" : Math.abs(value) < 0.1 ? Number(value.toPrecision(1)) : value.toFixed(1)} %`;
 }

@@ -2,7 +2,8 @@
 import { h } from "../elements.js";
 import { colourTable } from "./colours.js";
 
-const GAP = 4, TOP = 18;
+const GAP = 4,
+  TOP = 18;
 
 /**
  * Return {element, canvas, choose(row, column), draw(), destroy()}.
@@ -14,13 +15,20 @@ export function smallMultiples(rows, options = {}) {
   const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": options.label ?? "matrices" });
   const element = h("div", { class: "multiples" }, canvas);
   const columns = Math.max(...rows.map(row => row.matrices.length));
-  let chosen = [0, 0], hovered = null, cell = 40, left = 60, waiting = 0;
+  let chosen = [0, 0],
+    hovered = null,
+    cell = 40,
+    left = 60,
+    waiting = 0;
   const pictures = new Map();
 
   function picture(matrix) {
     if (pictures.has(matrix)) return pictures.get(matrix);
-    const { data, size, triangle } = matrix, table = colourTable(options.map ?? "viridis");
-    const small = h("canvas", { width: size, height: size }), brush = small.getContext("2d"), image = brush.createImageData(size, size);
+    const { data, size, triangle } = matrix,
+      table = colourTable(options.map ?? "viridis");
+    const small = h("canvas", { width: size, height: size }),
+      brush = small.getContext("2d"),
+      image = brush.createImageData(size, size);
     for (let i = 0; i < size * size; i++) {
       if (triangle && i % size > Math.floor(i / size)) continue;
       const code = 3 * Math.max(0, Math.min(255, Math.round(255 * (options.shade?.(data[i]) ?? data[i]))));
@@ -31,13 +39,18 @@ export function smallMultiples(rows, options = {}) {
     return small;
   }
   function draw() {
-    waiting ||= requestAnimationFrame(() => { waiting = 0; drawNow(); });
+    waiting ||= requestAnimationFrame(() => {
+      waiting = 0;
+      drawNow();
+    });
   }
   function drawNow() {
-    const ratio = Math.min(2, devicePixelRatio), style = getComputedStyle(element);
+    const ratio = Math.min(2, devicePixelRatio),
+      style = getComputedStyle(element);
     left = 14 + 6.2 * Math.max(...rows.map(row => row.name.length));
     cell = Math.max(16, Math.min(76, Math.floor((element.clientWidth - left - 4) / columns) - GAP));
-    const width = left + columns * (cell + GAP), height = TOP + rows.length * (cell + GAP) + 2;
+    const width = left + columns * (cell + GAP),
+      height = TOP + rows.length * (cell + GAP) + 2;
     canvas.width = width * ratio;
     canvas.height = height * ratio;
     canvas.style.width = `${width}px`;
@@ -77,11 +90,19 @@ export function smallMultiples(rows, options = {}) {
   };
   canvas.addEventListener("pointermove", event => {
     hovered = at(event);
-    if (hovered) options.tooltip?.show(event.clientX, event.clientY, options.describe?.(...hovered) ?? ""); else options.tooltip?.hide();
+    if (hovered) options.tooltip?.show(event.clientX, event.clientY, options.describe?.(...hovered) ?? "");
+    else options.tooltip?.hide();
     draw();
   });
-  canvas.addEventListener("pointerleave", () => { hovered = null; options.tooltip?.hide(); draw(); });
-  canvas.addEventListener("click", event => { const place = at(event); if (place) pick(place); });
+  canvas.addEventListener("pointerleave", () => {
+    hovered = null;
+    options.tooltip?.hide();
+    draw();
+  });
+  canvas.addEventListener("click", event => {
+    const place = at(event);
+    if (place) pick(place);
+  });
   canvas.addEventListener("keydown", event => {
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
     if (!step) return;
@@ -99,9 +120,21 @@ export function smallMultiples(rows, options = {}) {
   const watcher = new ResizeObserver(draw);
   watcher.observe(element);
   return {
-    element, canvas, draw,
-    choose(row, column) { chosen = [row, column]; draw(); },
-    repaint() { pictures.clear(); draw(); },
-    destroy() { watcher.disconnect(); cancelAnimationFrame(waiting); element.remove(); },
+    element,
+    canvas,
+    draw,
+    choose(row, column) {
+      chosen = [row, column];
+      draw();
+    },
+    repaint() {
+      pictures.clear();
+      draw();
+    },
+    destroy() {
+      watcher.disconnect();
+      cancelAnimationFrame(waiting);
+      element.remove();
+    },
   };
 }

@@ -10,15 +10,40 @@ import { h } from "../elements.js";
  */
 export function sortableTable(columns, rows, options = {}) {
   const few = options.few ?? 300;
-  let current = rows, chosen = null, whole = false, [column, down] = options.sort ?? [null, false];
-  const head = h("tr"), body = h("tbody"), more = h("button", { type: "button", class: "more-rows", onclick() { whole = true; draw(); } });
+  let current = rows,
+    chosen = null,
+    whole = false,
+    [column, down] = options.sort ?? [null, false];
+  const head = h("tr"),
+    body = h("tbody"),
+    more = h("button", {
+      type: "button",
+      class: "more-rows",
+      onclick() {
+        whole = true;
+        draw();
+      },
+    });
   const table = h("table", { class: "sortable", "aria-label": options.label }, h("thead", {}, head), body);
   const element = h("div", { class: "table-box" }, table, more);
   const heads = columns.map((one, i) => {
-    const cell = h("th", { scope: "col", class: one.number ? "number" : null }, h("button", {
-      type: "button", title: one.title ?? `Sort by ${one.label}`,
-      onclick() { if (column === i) down = !down; else [column, down] = [i, Boolean(one.number)]; draw(); },
-    }, one.label));
+    const cell = h(
+      "th",
+      { scope: "col", class: one.number ? "number" : null },
+      h(
+        "button",
+        {
+          type: "button",
+          title: one.title ?? `Sort by ${one.label}`,
+          onclick() {
+            if (column === i) down = !down;
+            else [column, down] = [i, Boolean(one.number)];
+            draw();
+          },
+        },
+        one.label,
+      ),
+    );
     head.append(cell);
     return cell;
   });
@@ -33,17 +58,30 @@ export function sortableTable(columns, rows, options = {}) {
     heads.forEach((cell, i) => cell.setAttribute("aria-sort", i === column ? (down ? "descending" : "ascending") : "none"));
     const sorted = column === null ? current : [...current].sort(order);
     const shown = whole ? sorted : sorted.slice(0, few);
-    body.replaceChildren(...shown.map((row, i) => {
-      const line = h("tr", {
-        tabindex: (chosen === null || !shown.includes(chosen) ? i === 0 : row === chosen) ? 0 : -1,
-        "aria-selected": String(row === chosen), "aria-label": options.rowLabel?.(row),
-        onclick() { pick(row); },
-        onpointermove(event) { options.onHover?.(row, event); },
-        onpointerleave(event) { options.onHover?.(null, event); },
-      }, columns.map(one => h("td", { class: one.number ? "number" : null }, one.cell ? one.cell(row) : String(one.value(row) ?? ""))));
-      line.row = row;
-      return line;
-    }));
+    body.replaceChildren(
+      ...shown.map((row, i) => {
+        const line = h(
+          "tr",
+          {
+            tabindex: (chosen === null || !shown.includes(chosen) ? i === 0 : row === chosen) ? 0 : -1,
+            "aria-selected": String(row === chosen),
+            "aria-label": options.rowLabel?.(row),
+            onclick() {
+              pick(row);
+            },
+            onpointermove(event) {
+              options.onHover?.(row, event);
+            },
+            onpointerleave(event) {
+              options.onHover?.(null, event);
+            },
+          },
+          columns.map(one => h("td", { class: one.number ? "number" : null }, one.cell ? one.cell(row) : String(one.value(row) ?? ""))),
+        );
+        line.row = row;
+        return line;
+      }),
+    );
     more.hidden = shown.length === sorted.length;
     more.textContent = `Show all ${sorted.length.toLocaleString("en")} rows`;
   }
@@ -60,7 +98,8 @@ export function sortableTable(columns, rows, options = {}) {
     options.onPick?.(row);
   }
   body.addEventListener("keydown", event => {
-    const line = event.target.closest("tr"), next = { ArrowDown: line?.nextSibling, ArrowUp: line?.previousSibling, Home: body.firstChild, End: body.lastChild }[event.key];
+    const line = event.target.closest("tr"),
+      next = { ArrowDown: line?.nextSibling, ArrowUp: line?.previousSibling, Home: body.firstChild, End: body.lastChild }[event.key];
     if (event.key === "Enter" && line) pick(line.row);
     if (!next) return;
     event.preventDefault();
@@ -72,8 +111,19 @@ export function sortableTable(columns, rows, options = {}) {
   draw();
   return {
     element,
-    update(next) { current = next; whole = false; if (!next.includes(chosen)) chosen = null; draw(); },
-    choose(row) { chosen = row; mark(); [...body.children].find(line => line.row === row)?.scrollIntoView({ block: "nearest" }); },
-    destroy() { element.remove(); },
+    update(next) {
+      current = next;
+      whole = false;
+      if (!next.includes(chosen)) chosen = null;
+      draw();
+    },
+    choose(row) {
+      chosen = row;
+      mark();
+      [...body.children].find(line => line.row === row)?.scrollIntoView({ block: "nearest" });
+    },
+    destroy() {
+      element.remove();
+    },
   };
 }

@@ -9,17 +9,40 @@ import { h } from "../elements.js";
 export function tokenLine(tokens, options = {}) {
   const element = h("div", { class: "tokens", role: "toolbar", "aria-label": options.label ?? "Tokens" });
   let chosen = null;
-  const buttons = tokens.map((text, i) => h("button", {
-    type: "button", class: "token", tabindex: i ? -1 : 0, "aria-pressed": "false", "aria-label": `token ${i}: ${text}`, "data-token": i,
-    onpointerenter(event) { options.onHover?.(i, event); },
-    onpointerleave(event) { options.onHover?.(null, event); },
-    onfocus(event) { if (event.target.matches(":focus-visible")) options.onHover?.(i, event); },
-    onblur(event) { options.onHover?.(null, event); },
-    onclick() { choose(chosen === i ? null : i); options.onPick?.(chosen); },
-  }, text));
+  const buttons = tokens.map((text, i) =>
+    h(
+      "button",
+      {
+        type: "button",
+        class: "token",
+        tabindex: i ? -1 : 0,
+        "aria-pressed": "false",
+        "aria-label": `token ${i}: ${text}`,
+        "data-token": i,
+        onpointerenter(event) {
+          options.onHover?.(i, event);
+        },
+        onpointerleave(event) {
+          options.onHover?.(null, event);
+        },
+        onfocus(event) {
+          if (event.target.matches(":focus-visible")) options.onHover?.(i, event);
+        },
+        onblur(event) {
+          options.onHover?.(null, event);
+        },
+        onclick() {
+          choose(chosen === i ? null : i);
+          options.onPick?.(chosen);
+        },
+      },
+      text,
+    ),
+  );
   element.append(...buttons);
   element.addEventListener("keydown", event => {
-    const at = buttons.indexOf(document.activeElement), step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const at = buttons.indexOf(document.activeElement),
+      step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (at < 0 || !step) return;
     event.preventDefault();
     event.stopPropagation();
@@ -33,13 +56,16 @@ export function tokenLine(tokens, options = {}) {
     buttons.forEach((one, k) => one.setAttribute("aria-pressed", String(k === i)));
   }
   return {
-    element, choose,
+    element,
+    choose,
     paint(shades, marked) {
       buttons.forEach((one, i) => {
         one.style.setProperty("--shade", shades ? `${(100 * Math.max(0, Math.min(1, shades[i]))).toFixed(1)}%` : "0%");
         one.classList.toggle("marked", i === marked);
       });
     },
-    destroy() { element.remove(); },
+    destroy() {
+      element.remove();
+    },
   };
 }

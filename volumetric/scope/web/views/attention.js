@@ -9,27 +9,39 @@ const MAP = "viridis";
 
 /** Show the view; see main.js for what it returns. */
 export async function mount(element, view, app) {
-  const data = view.data, size = data.tokens.length;
+  const data = view.data,
+    size = data.tokens.length;
   const layers = await Promise.all(data.layers.map(async layer => ({ ...layer, weights: (await app.doc.array(layer.weights)).data })));
   const matrixOf = (layer, head) => layers[layer].weights.subarray(head * size * size, (head + 1) * size * size);
   const parse = /^(\d+)\.(\d+)$/.exec(app.state.get("head", "")) ?? [0, 0, 0];
-  let layer = Math.min(Number(parse[1]), layers.length - 1), head = Math.min(Number(parse[2]), layers[layer].heads - 1);
-  let subject = "head", direction = "reads", root = true, token = null;
+  let layer = Math.min(Number(parse[1]), layers.length - 1),
+    head = Math.min(Number(parse[2]), layers[layer].heads - 1);
+  let subject = "head",
+    direction = "reads",
+    root = true,
+    token = null;
 
-  const shade = value => root ? Math.sqrt(value) : value;
+  const shade = value => (root ? Math.sqrt(value) : value);
   const rows = layers.map((one, i) => ({
-    name: one.block, matrices: Array.from({ length: one.heads }, (_, k) => ({ data: matrixOf(i, k), size, triangle: data.causal })),
+    name: one.block,
+    matrices: Array.from({ length: one.heads }, (_, k) => ({ data: matrixOf(i, k), size, triangle: data.causal })),
   }));
   const nameOf = (i, k) => `${layers[i].block}, head ${k}`;
   const about = (i, k) => {
-    const one = layers[i], group = Math.floor(k / (one.heads / one.kvHeads));
-    return [one.kvHeads < one.heads ? `shares key/value head ${group} of ${one.kvHeads}` : "", one.window ? `window of ${one.window} tokens` : "", one.sinks ? "with a sink" : ""].filter(Boolean);
+    const one = layers[i],
+      group = Math.floor(k / (one.heads / one.kvHeads));
+    return [
+      one.kvHeads < one.heads ? `shares key/value head ${group} of ${one.kvHeads}` : "",
+      one.window ? `window of ${one.window} tokens` : "",
+      one.sinks ? "with a sink" : "",
+    ].filter(Boolean);
   };
 
   /** Weights of the subject: one head, the mean of its layer, or the mean of all; [size × size]. */
   function weights() {
     if (subject === "head") return matrixOf(layer, head);
-    const sum = new Float32Array(size * size), some = subject === "layer" ? [layers[layer]] : layers;
+    const sum = new Float32Array(size * size),
+      some = subject === "layer" ? [layers[layer]] : layers;
     let count = 0;
     for (const one of some) {
       for (let k = 0; k < one.heads; k++, count++) {
@@ -43,48 +55,94 @@ export async function mount(element, view, app) {
 
   const line = tokenLine(data.tokens, {
     label: "Prompt",
-    onHover(i) { paint(i ?? token); },
-    onPick(i) { token = i; paint(i); if (i !== null) app.announce(sentence(i)); },
+    onHover(i) {
+      paint(i ?? token);
+    },
+    onPick(i) {
+      token = i;
+      paint(i);
+      if (i !== null) app.announce(sentence(i));
+    },
   });
   const note = h("p", { class: "dim attention-note" });
   function shades(i) {
-    return Float32Array.from({ length: size }, (_, k) => direction === "reads" ? shown[i * size + k] : shown[k * size + i]);
+    return Float32Array.from({ length: size }, (_, k) => (direction === "reads" ? shown[i * size + k] : shown[k * size + i]));
   }
   function strongest(values) {
-    return Array.from(values.keys()).sort((a, b) => values[b] - values[a]).slice(0, 4).filter(k => values[k] >= .005);
+    return Array.from(values.keys())
+      .sort((a, b) => values[b] - values[a])
+      .slice(0, 4)
+      .filter(k => values[k] >= 0.005);
   }
   function sentence(i) {
-    const values = shades(i), list = strongest(values).map(k => `${data.tokens[k]} ${short(Number(values[k].toFixed(3)))}`).join(", ");
+    const values = shades(i),
+      list = strongest(values)
+        .map(k => `${data.tokens[k]} ${short(Number(values[k].toFixed(3)))}`)
+        .join(", ");
     if (direction === "read") return `${data.tokens[i]} is read by ${list || "no token"}`;
     const rest = 1 - values.reduce((a, b) => a + b, 0);
-    return `${data.tokens[i]} reads ${list || "no token"}${layers[layer].sinks && rest > .005 ? `; ${short(Number(rest.toFixed(3)))} goes to the sink` : ""}`;
+    const sink = layers[layer].sinks && rest > 0.005 ? `; ${short(Number(rest.toFixed(3)))} goes to the sink` : "";
+    return `${data.tokens[i]} reads ${list || "no token"}${sink}`;
   }
   function paint(i) {
     line.paint(i === null ? null : shades(i).map(shade), i);
     note.textContent = i === null ? "Point at a token to see what it reads." : sentence(i);
   }
 
-  const title = h("h2"), facts = h("p", { class: "dim" });
-  const describe = (row, column, value) => data.causal && column > row ? `${data.tokens[row]} cannot see ${data.tokens[column]}, which comes later`
-    : `${data.tokens[row]} (${row}) → ${data.tokens[column]} (${column})\nweight ${value.toFixed(4)}`;
-  const large = heatMap({ data: shown, shape: [size, size], range: [0, 1] }, {
-    map: MAP, tooltip: app.tooltip, cell: Math.max(2, Math.min(28, Math.floor(400 / size))),
-    blank: (row, column) => data.causal && column > row,
-    describe: (row, column) => describe(row, column, shown[row * size + column]),
-    onHover: row => paint(row ?? token),
-    onPick(row) { token = row; line.choose(row); paint(row); },
-  });
-  large.canvas.setAttribute("aria-label", "The chosen head: a row for each token, a column for each token that it reads; arrow keys tell the weights");
-  const legend = h("div", { class: "legend" }, h("span", {}, "0"), h("span", { class: "ramp", style: `background:${gradient(MAP)}` }), h("span", {}, "1"), h("span", { class: "dim" }, ""));
+  const title = h("h2"),
+    facts = h("p", { class: "dim" });
+  const describe = (row, column, value) =>
+    data.causal && column > row
+      ? `${data.tokens[row]} cannot see ${data.tokens[column]}, which comes later`
+      : `${data.tokens[row]} (${row}) → ${data.tokens[column]} (${column})\nweight ${value.toFixed(4)}`;
+  const large = heatMap(
+    { data: shown, shape: [size, size], range: [0, 1] },
+    {
+      map: MAP,
+      tooltip: app.tooltip,
+      cell: Math.max(2, Math.min(28, Math.floor(400 / size))),
+      blank: (row, column) => data.causal && column > row,
+      describe: (row, column) => describe(row, column, shown[row * size + column]),
+      onHover: row => paint(row ?? token),
+      onPick(row) {
+        token = row;
+        line.choose(row);
+        paint(row);
+      },
+    },
+  );
+  large.canvas.setAttribute(
+    "aria-label",
+    "The chosen head: a row for each token, a column for each token that it reads; arrow keys tell the weights",
+  );
+  const legend = h(
+    "div",
+    { class: "legend" },
+    h("span", {}, "0"),
+    h("span", { class: "ramp", style: `background:${gradient(MAP)}` }),
+    h("span", {}, "1"),
+    h("span", { class: "dim" }, ""),
+  );
   const grid = smallMultiples(rows, {
-    label: "Attention of all heads, a row for each layer; arrow keys choose a head", tooltip: app.tooltip, shade, map: MAP,
+    label: "Attention of all heads, a row for each layer; arrow keys choose a head",
+    tooltip: app.tooltip,
+    shade,
+    map: MAP,
     describe: (i, k) => [nameOf(i, k), ...about(i, k)].join("\n"),
     onPick: choose,
   });
   function update() {
     shown = weights();
-    title.textContent = subject === "head" ? nameOf(layer, head) : subject === "layer" ? `${layers[layer].block}, mean of ${layers[layer].heads} heads` : "Mean of all heads";
-    facts.textContent = subject === "all" ? `${rows.reduce((sum, row) => sum + row.matrices.length, 0)} heads in ${layers.length} layers` : [`at ${layers[layer].where}`, ...about(layer, head)].join(" · ");
+    title.textContent =
+      subject === "head"
+        ? nameOf(layer, head)
+        : subject === "layer"
+          ? `${layers[layer].block}, mean of ${layers[layer].heads} heads`
+          : "Mean of all heads";
+    facts.textContent =
+      subject === "all"
+        ? `${rows.reduce((sum, row) => sum + row.matrices.length, 0)} heads in ${layers.length} layers`
+        : [`at ${layers[layer].where}`, ...about(layer, head)].join(" · ");
     large.update({ data: root ? Float32Array.from(shown, Math.sqrt) : shown, shape: [size, size], range: [0, 1] });
     legend.lastChild.textContent = root ? "weight, colours by its square root" : "weight";
     paint(token);
@@ -97,21 +155,90 @@ export async function mount(element, view, app) {
     app.announce(nameOf(i, k));
     update();
   }
-  const select = (label, entries, change) => h("label", { class: "choice" }, h("span", {}, label),
-    h("select", { onchange(event) { change(event.target.value); update(); } }, entries.map(([value, text]) => h("option", { value }, text))));
-  const subjects = select("Of", [["head", "this head"], ["layer", "mean of its layer"], ["all", "mean of all heads"]], value => { subject = value; });
-  const limits = [data.leftOut ? `The prompt goes on for ${data.leftOut.toLocaleString("en")} tokens that are not shown.` : "",
-    data.unread.length ? `${data.unread.length} layers mix tokens without such weights and are not shown.` : ""].filter(Boolean);
-  element.append(h("div", { class: "attention" },
-    h("section", { class: "panel attention-text", "aria-label": "Prompt" },
-      line.element, note, limits.length ? h("p", { class: "dim" }, limits.join(" ")) : null),
-    h("section", { class: "panel attention-grid", "aria-label": "All heads" }, h("div", { class: "choices" }, h("h2", {}, "All heads"), h("span", { class: "dim" }, "layers down, heads across")), grid.element),
-    h("section", { class: "panel attention-head", "aria-label": "Chosen head" },
-      title, facts,
-      h("div", { class: "choices" }, subjects,
-        select("A token", [["reads", "reads"], ["read", "is read by"]], value => { direction = value; }),
-        select("Colour", [["root", "√ weight"], ["plain", "weight"]], value => { root = value === "root"; grid.repaint(); })),
-      large.element, legend)));
+  const select = (label, entries, change) =>
+    h(
+      "label",
+      { class: "choice" },
+      h("span", {}, label),
+      h(
+        "select",
+        {
+          onchange(event) {
+            change(event.target.value);
+            update();
+          },
+        },
+        entries.map(([value, text]) => h("option", { value }, text)),
+      ),
+    );
+  const subjects = select(
+    "Of",
+    [
+      ["head", "this head"],
+      ["layer", "mean of its layer"],
+      ["all", "mean of all heads"],
+    ],
+    value => {
+      subject = value;
+    },
+  );
+  const limits = [
+    data.leftOut ? `The prompt goes on for ${data.leftOut.toLocaleString("en")} tokens that are not shown.` : "",
+    data.unread.length ? `${data.unread.length} layers mix tokens without such weights and are not shown.` : "",
+  ].filter(Boolean);
+  element.append(
+    h(
+      "div",
+      { class: "attention" },
+      h(
+        "section",
+        { class: "panel attention-text", "aria-label": "Prompt" },
+        line.element,
+        note,
+        limits.length ? h("p", { class: "dim" }, limits.join(" ")) : null,
+      ),
+      h(
+        "section",
+        { class: "panel attention-grid", "aria-label": "All heads" },
+        h("div", { class: "choices" }, h("h2", {}, "All heads"), h("span", { class: "dim" }, "layers down, heads across")),
+        grid.element,
+      ),
+      h(
+        "section",
+        { class: "panel attention-head", "aria-label": "Chosen head" },
+        title,
+        facts,
+        h(
+          "div",
+          { class: "choices" },
+          subjects,
+          select(
+            "A token",
+            [
+              ["reads", "reads"],
+              ["read", "is read by"],
+            ],
+            value => {
+              direction = value;
+            },
+          ),
+          select(
+            "Colour",
+            [
+              ["root", "√ weight"],
+              ["plain", "weight"],
+            ],
+            value => {
+              root = value === "root";
+              grid.repaint();
+            },
+          ),
+        ),
+        large.element,
+        legend,
+      ),
+    ),
+  );
   const themed = app.dark.subscribe(() => grid.draw());
   grid.choose(layer, head);
   update();
@@ -125,6 +252,12 @@ export async function mount(element, view, app) {
       return true;
     },
     exports: () => ({ canvas: grid.canvas }),
-    destroy() { themed(); grid.destroy(); large.destroy(); line.destroy(); app.tooltip.hide(); },
+    destroy() {
+      themed();
+      grid.destroy();
+      large.destroy();
+      line.destroy();
+      app.tooltip.hide();
+    },
   };
 }
