@@ -59,7 +59,7 @@ def test_attention_of_a_prompt_is_read_head_by_head(browser, tmp_path):
     point(page, ".tokens .token:nth-child(6)")
     weights = data["layers"][0]["weights"][0, 5]
     best = int(weights.argmax())
-    assert f"#{IDS[5]} reads #{IDS[best]} " in text(page, ".attention-note")
+    assert f"“#{IDS[5]}” reads “#{IDS[best]}” " in text(page, ".attention-note")
     shades = page.value(
         "[...document.querySelectorAll('.tokens .token')].map(one => parseFloat(one.style.getPropertyValue('--shade')))"
     )

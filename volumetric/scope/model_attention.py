@@ -32,14 +32,15 @@ def attention_view(trace: PromptTrace, *, name: str = "attention", label: str = 
         )
     heads = sum(layer.spec.num_heads for layer in trace.attention)
     rows = min(len(trace.ids), max(1, int((MAX_WEIGHTS / heads) ** 0.5)))
-    causal = all(layer.spec.causal for layer in trace.attention)
     layers = [
         {
             "where": layer.where,
             "block": layer.block,
             "heads": layer.spec.num_heads,
             "kvHeads": layer.spec.kv_heads,
-            "window": layer.spec.window or layer.spec.chunk,
+            "window": layer.spec.window,
+            "chunk": layer.spec.chunk,
+            "causal": layer.spec.causal,
             "sinks": layer.spec.sinks,
             # A row of a causal layer does not depend on later rows, so a cut changes nothing.
             "weights": layer.weights[:, :rows, :rows].astype(np.float16),
@@ -50,7 +51,6 @@ def attention_view(trace: PromptTrace, *, name: str = "attention", label: str = 
         "tokens": token_texts(trace.loaded.tokenizer, trace.ids[:rows]),
         "ids": list(trace.ids[:rows]),
         "leftOut": trace.left_out + len(trace.ids) - rows,
-        "causal": causal,
         "layers": layers,
         "unread": list(trace.unread),
     }

@@ -14,7 +14,7 @@ from volumetric.loaders import LoadedModel
 from volumetric.network.weight_difference import WeightDifference
 from volumetric.run.lower import lower
 from volumetric.scope.document import ScopeView
-from volumetric.scope.model_parts import FAMILIES, describe_step, family_of, model_blocks
+from volumetric.scope.model_parts import FAMILIES, describe_kind, describe_step, family_of, model_blocks
 
 MAX_CELLS: Final = 3000
 """Most layers that the tower shows."""
@@ -80,7 +80,7 @@ def _cells(model: LoadedModel, dna: DNA, comparison: Comparison) -> tuple[list[d
             where = where.rpartition("/")[0]
         number, step, block = steps.get(where, (0, None, blocks[0]))
         family = "other" if step is None else family_of(step, block)
-        what = signature.kind.replace("_", " ") if step is None or where != path else describe_step(step)
+        what = describe_kind(signature.kind) if step is None or where != path else describe_step(step)
         cells.append(
             {
                 "path": path,

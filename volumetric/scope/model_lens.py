@@ -63,12 +63,12 @@ def lens_layers(trace: PromptTrace) -> list[LensLayer]:
         logits = through_head(plan, stream, weights, trace.loaded)
         logs = log_softmax(logits)
         count = min(TOP, logits.shape[1])
-        top = np.argpartition(-logs, count - 1, axis=1)[:, :count]
+        top = np.argpartition(logits, -count, axis=1)[:, -count:]
         order = np.argsort(-np.take_along_axis(logs, top, 1), axis=1, kind="stable")
         top = np.take_along_axis(top, order, 1)
         p = np.exp(logs)
-        with np.errstate(invalid="ignore"):
-            bits = -np.where(p > 0, p * logs, 0).sum(1) / np.log(2)
+        # of a token that is ruled out p is 0 and its logarithm -inf; their product counts as 0
+        bits = -np.einsum("tv,tv->t", p, np.maximum(logs, np.finfo(np.float32).min)) / np.log(2)
         layers.append(
             LensLayer(
                 label=label,

@@ -23,7 +23,7 @@ _KINDS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _WORDS: Final[Mapping[str, str]] = {
     "rms_norm": "RMSNorm", "layer_norm": "LayerNorm", "swiglu": "MLP, gated", "mlp": "MLP", "dense": "projection",
-    "add": "sum",
+    "add": "sum", "gate": "router",
 }  # fmt: skip
 
 
@@ -94,7 +94,11 @@ def describe_step(step: Step) -> str:
     if isinstance(spec, Parallel) and spec.gate is not None:
         top = spec.gate.top_k
         return f"{len(spec.branches)} experts" + (f", {top} for each token" if top else "")
-    kind = spec.kind if isinstance(spec, LayerSpec) else step.op
+    return describe_kind(spec.kind if isinstance(spec, LayerSpec) else step.op)
+
+
+def describe_kind(kind: str) -> str:
+    """Return the kind of a layer, or an operation of a plan, in words."""
     return _WORDS.get(kind, kind.replace("_", " "))
 
 

@@ -8,8 +8,8 @@ const GAP = 4,
 /**
  * Return {element, canvas, choose(row, column), draw(), destroy()}.
  *
- * rows: [{name, matrices: [{data, size, triangle}]}]; data has size × size values, of which those right of the diagonal are not drawn in a
- * triangle. options: {label, tooltip, describe(row, column) → text, onPick(row, column), shade(value) → 0 … 1, map, background() → [r, g, b]}
+ * rows: [{name, matrices: [{data, size, blank}]}]; data has size × size values; blank(row, column) is true for those that are not drawn.
+ * options: {label, tooltip, describe(row, column) → text, onPick(row, column), shade(value) → 0 … 1, map, background() → [r, g, b]}
  */
 export function smallMultiples(rows, options = {}) {
   const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": options.label ?? "matrices" });
@@ -24,13 +24,13 @@ export function smallMultiples(rows, options = {}) {
 
   function picture(matrix) {
     if (pictures.has(matrix)) return pictures.get(matrix);
-    const { data, size, triangle } = matrix,
+    const { data, size, blank } = matrix,
       table = colourTable(options.map ?? "viridis");
     const small = h("canvas", { width: size, height: size }),
       brush = small.getContext("2d"),
       image = brush.createImageData(size, size);
     for (let i = 0; i < size * size; i++) {
-      if (triangle && i % size > Math.floor(i / size)) continue;
+      if (blank?.(Math.floor(i / size), i % size)) continue;
       const code = 3 * Math.max(0, Math.min(255, Math.round(255 * (options.shade?.(data[i]) ?? data[i]))));
       image.data.set([table[code], table[code + 1], table[code + 2], 255], 4 * i);
     }
@@ -48,7 +48,7 @@ export function smallMultiples(rows, options = {}) {
     const ratio = Math.min(2, devicePixelRatio),
       style = getComputedStyle(element);
     left = 14 + 6.2 * Math.max(...rows.map(row => row.name.length));
-    cell = Math.max(16, Math.min(76, Math.floor((element.clientWidth - left - 4) / columns) - GAP));
+    cell = Math.max(16, Math.min(104, Math.floor((element.clientWidth - left - 4) / columns) - GAP));
     const width = left + columns * (cell + GAP),
       height = TOP + rows.length * (cell + GAP) + 2;
     canvas.width = width * ratio;

@@ -22,9 +22,14 @@ export async function mount(element, view, app) {
     token = null;
 
   const shade = value => (root ? Math.sqrt(value) : value);
+  /** Whether a token may see another in a layer. */
+  const sees = (one, row, column) =>
+    (!one.causal || column <= row) &&
+    (!one.window || Math.abs(row - column) < one.window) &&
+    (!one.chunk || column >= Math.floor(row / one.chunk) * one.chunk);
   const rows = layers.map((one, i) => ({
     name: one.block,
-    matrices: Array.from({ length: one.heads }, (_, k) => ({ data: matrixOf(i, k), size, triangle: data.causal })),
+    matrices: Array.from({ length: one.heads }, (_, k) => ({ data: matrixOf(i, k), size, blank: (row, column) => !sees(one, row, column) })),
   }));
   const nameOf = (i, k) => `${layers[i].block}, head ${k}`;
   const about = (i, k) => {
@@ -33,6 +38,7 @@ export async function mount(element, view, app) {
     return [
       one.kvHeads < one.heads ? `shares key/value head ${group} of ${one.kvHeads}` : "",
       one.window ? `window of ${one.window} tokens` : "",
+      one.chunk ? `chunks of ${one.chunk} tokens` : "",
       one.sinks ? "with a sink" : "",
     ].filter(Boolean);
   };
@@ -77,12 +83,12 @@ export async function mount(element, view, app) {
   function sentence(i) {
     const values = shades(i),
       list = strongest(values)
-        .map(k => `${data.tokens[k]} ${short(Number(values[k].toFixed(3)))}`)
-        .join(", ");
-    if (direction === "read") return `${data.tokens[i]} is read by ${list || "no token"}`;
+        .map(k => `“${data.tokens[k]}” ${short(Number(values[k].toFixed(3)))}`)
+        .join(" · ");
+    if (direction === "read") return `“${data.tokens[i]}” is read by ${list || "no token"}`;
     const rest = 1 - values.reduce((a, b) => a + b, 0);
-    const sink = layers[layer].sinks && rest > 0.005 ? `; ${short(Number(rest.toFixed(3)))} goes to the sink` : "";
-    return `${data.tokens[i]} reads ${list || "no token"}${sink}`;
+    const sink = layers[layer].sinks && rest > 0.005 ? ` · ${short(Number(rest.toFixed(3)))} goes to the sink` : "";
+    return `“${data.tokens[i]}” reads ${list || "no token"}${sink}`;
   }
   function paint(i) {
     line.paint(i === null ? null : shades(i).map(shade), i);
@@ -91,17 +97,28 @@ export async function mount(element, view, app) {
 
   const title = h("h2"),
     facts = h("p", { class: "dim" });
+  const hidden = (row, column) => !(subject === "all" ? layers : [layers[layer]]).some(one => sees(one, row, column));
+  // few tokens are written beside the matrix
+  const wide = Math.min(400, (element.clientWidth || 400) - 56),
+    labelled = size <= 26;
+  const side = Math.max(2, Math.min(26, Math.floor((wide - (labelled ? 84 : 0)) / size)));
+  const names = className =>
+    h(
+      "div",
+      { class: className, "aria-hidden": "true", style: `--side:${side}px` },
+      labelled ? data.tokens.map(token => h("span", { class: "token" }, token)) : null,
+    );
   const describe = (row, column, value) =>
-    data.causal && column > row
-      ? `${data.tokens[row]} cannot see ${data.tokens[column]}, which comes later`
+    hidden(row, column)
+      ? `${data.tokens[row]} (${row}) cannot see ${data.tokens[column]} (${column})`
       : `${data.tokens[row]} (${row}) → ${data.tokens[column]} (${column})\nweight ${value.toFixed(4)}`;
   const large = heatMap(
     { data: shown, shape: [size, size], range: [0, 1] },
     {
       map: MAP,
       tooltip: app.tooltip,
-      cell: Math.max(2, Math.min(28, Math.floor(400 / size))),
-      blank: (row, column) => data.causal && column > row,
+      cell: side,
+      blank: hidden,
       describe: (row, column) => describe(row, column, shown[row * size + column]),
       onHover: row => paint(row ?? token),
       onPick(row) {
@@ -234,7 +251,7 @@ export async function mount(element, view, app) {
             },
           ),
         ),
-        large.element,
+        h("div", { class: "labelled" }, names("names-across"), names("names-down"), large.element),
         legend,
       ),
     ),

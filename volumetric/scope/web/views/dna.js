@@ -238,6 +238,7 @@ export async function mount(element, view, app) {
   );
   scales.querySelector("select").value = scale;
   const notes = [
+    Math.abs(data.overall) < 0.1 ? "Models that were trained separately have their hidden units in another order, and look unrelated." : "",
     data.shifts.length
       ? `Moved: ${data.shifts
           .slice(0, 8)
