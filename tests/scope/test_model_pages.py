@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.serve.chromium import Page
 from volumetric.loaders import open_model
 from volumetric.scope import ScopeDocument, ScopeView
 from volumetric.scope.model_views import model_views
+from volumetric.viz.scope_figure import LinesFigure, MatrixFigure, read_scope_figures
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 IDS = [5, 17, 33, 17, 60, 8, 91, 2, 40, 41, 42, 43]
@@ -156,6 +158,28 @@ def test_differences_are_a_tower_and_lists(browser, tmp_path):
         "(document.querySelector('.dna-right select'))"
     )
     assert text(page, ".dna-lists tbody td") == data["weights"]["keys"][0]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["model", "attention", "lens", "dna"])
+def test_pages_give_the_numbers_of_figures(browser, tmp_path, name):
+    page = shown(browser, tmp_path, name)
+    source = "document.querySelector('[data-module=\"export/save.js\"]').textContent"
+    address = f"URL.createObjectURL(new Blob([{source}], {{type: 'text/javascript'}}))"
+    numbers = "save.figuresOf(document.querySelector('#stage'), scope.shown.exports())"
+    figures = page.value(f"import({address}).then(save => {numbers})")
+    content = {"volumetric.figure": 1, "title": name, "figures": figures}
+    path = tmp_path / "x.figure.json"
+    path.write_text(json.dumps(content))
+    first = read_scope_figures(path).figures[0]
+    data = next(view for view in views() if view.name == name).data
+    if isinstance(first, MatrixFigure):
+        expected = {"attention": (12, 12), "lens": (3, 12), "dna": (4, 4)}
+        assert first.shape == expected[name]
+        assert len(first.values) == len(first.rowNames) * len(first.columnNames)
+    else:
+        assert isinstance(first, LinesFigure)
+        assert sum(y or 0 for line in first.series for y in line.y) == data["total"]["bytes"]
 
 
 @pytest.mark.thorough

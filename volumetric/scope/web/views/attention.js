@@ -132,6 +132,8 @@ export async function mount(element, view, app) {
     "aria-label",
     "The chosen head: a row for each token, a column for each token that it reads; arrow keys tell the weights",
   );
+  const figure = large.element.figureData;
+  large.element.figureData = () => ({ ...figure(), title: `${title.textContent}, ${root ? "square root of the weight" : "weight"}` });
   const legend = h(
     "div",
     { class: "legend" },
@@ -160,7 +162,13 @@ export async function mount(element, view, app) {
       subject === "all"
         ? `${rows.reduce((sum, row) => sum + row.matrices.length, 0)} heads in ${layers.length} layers`
         : [`at ${layers[layer].where}`, ...about(layer, head)].join(" · ");
-    large.update({ data: root ? Float32Array.from(shown, Math.sqrt) : shown, shape: [size, size], range: [0, 1] });
+    large.update({
+      data: root ? Float32Array.from(shown, Math.sqrt) : shown,
+      shape: [size, size],
+      range: [0, 1],
+      rowNames: data.tokens,
+      columnNames: data.tokens,
+    });
     legend.lastChild.textContent = root ? "weight, colours by its square root" : "weight";
     paint(token);
   }

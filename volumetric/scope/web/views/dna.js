@@ -50,6 +50,10 @@ export async function mount(element, view, app) {
     "aria-label": "Similarity of each layer, the last block at the top",
     style: `grid-template-columns: auto repeat(${slots.length}, minmax(54px, 1fr))`,
   });
+  const floors = data.blocks
+    .map((_, block) => block)
+    .filter(block => slots.some(column => groups.has(`${block}/${column}`)))
+    .reverse();
   const boxes = [];
   /** What most layers of a column are. */
   function headOf(column) {
@@ -71,9 +75,8 @@ export async function mount(element, view, app) {
       ),
     );
     boxes.length = 0;
-    for (let block = data.blocks.length - 1; block >= 0; block--) {
+    for (const block of floors) {
       const inside = slots.map(column => groups.get(`${block}/${column}`));
-      if (!inside.some(Boolean)) continue;
       const row = h("div", { role: "row", class: "dna-row" }, h("span", { role: "rowheader", class: "dim" }, data.blocks[block]));
       const line = [];
       for (const group of inside) {
@@ -295,7 +298,26 @@ export async function mount(element, view, app) {
   show("layers");
   return {
     key: () => false,
-    exports: () => ({}),
+    exports: () => ({
+      figures: () => [
+        {
+          kind: "matrix",
+          title: `similarity of ${data.first} and ${data.second}`,
+          shape: [floors.length, slots.length],
+          map: scale === "whole" ? AROUND : EVEN,
+          range: scale === "whole" ? [-1, 1] : [lowest, 1],
+          values: floors.flatMap(block =>
+            slots.map(column => {
+              const group = groups.get(`${block}/${column}`),
+                least = group ? leastOf(group) : Infinity;
+              return Number.isFinite(least) ? least : null;
+            }),
+          ),
+          rowNames: floors.map(block => data.blocks[block]),
+          columnNames: slots.map(headOf),
+        },
+      ],
+    }),
     destroy() {
       layers.destroy();
       single?.destroy();

@@ -200,7 +200,21 @@ export async function mount(element, view, app) {
   box.scrollLeft = cells[chosen[0]][chosen[1]].offsetLeft - box.clientWidth / 2;
   return {
     key: () => false,
-    exports: () => ({ svg: chart.svg }),
+    exports: () => ({
+      svg: chart.svg,
+      figures: () => [
+        {
+          kind: "matrix",
+          title: caption.textContent,
+          shape: [layers, places],
+          map: MAP,
+          range: [0, 1],
+          values: Array.from({ length: layers * places }, (_, i) => valueOf(layers - 1 - Math.floor(i / places), i % places)),
+          rowNames: [...data.layers].reverse(),
+          columnNames: data.tokens,
+        },
+      ],
+    }),
     destroy() {
       chart.destroy();
       app.tooltip.hide();

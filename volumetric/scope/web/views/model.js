@@ -236,7 +236,26 @@ export async function mount(element, view, app, tools) {
   redraw();
   return {
     key: () => false,
-    exports: () => ({ svg: chart.svg }),
+    exports: () => ({
+      svg: chart.svg,
+      figures: () => [
+        {
+          kind: "lines",
+          title: `${data.title}: ${MEASURES[measure].label.toLowerCase()} of each block`,
+          xLabel: "block",
+          yLabel: MEASURES[measure].label,
+          log: false,
+          series: families.map(({ name, colour }) => ({
+            name,
+            colour,
+            x: data.blocks.map((_, i) => i),
+            y: data.blocks.map((_, i) =>
+              rows.filter(row => row.block === i && data.families[row.family] === name).reduce((sum, row) => sum + MEASURES[measure].of(row), 0),
+            ),
+          })),
+        },
+      ],
+    }),
     destroy() {
       chart.destroy();
       table.destroy();
