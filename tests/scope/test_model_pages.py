@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ IDS = [5, 17, 33, 17, 60, 8, 91, 2, 40, 41, 42, 43]
 _CODES = {"ArrowUp": 38, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "Enter": 13}
 
 
+@cache
 def views() -> list[ScopeView]:
     llama = FIXTURES / "hf_tiny" / "llama"
     return model_views(open_model(llama, dtype="int4:g32"), IDS, llama)
@@ -54,6 +56,7 @@ def text(page: Page, selector: str) -> str:
     return page.value(f"document.querySelector({selector!r}).textContent")
 
 
+@pytest.mark.thorough
 def test_attention_of_a_prompt_is_read_head_by_head(browser, tmp_path):
     page = shown(browser, tmp_path, "attention")
     data = next(view for view in views() if view.name == "attention").data
@@ -79,6 +82,9 @@ def test_attention_of_a_prompt_is_read_head_by_head(browser, tmp_path):
     assert tip(page) == f"#{IDS[7]} (7) → #{IDS[2]} (2)\nweight {data['layers'][0]['weights'][2, 7, 2]:.4f}"
     point(page, ".attention-head canvas", 9.5 / 12, 3.5 / 12)
     assert "cannot see" in tip(page)
+    page.value("document.querySelector('.attention-head canvas').focus()")
+    press(page, "ArrowDown")
+    assert text(page, ".status").startswith(f"#{IDS[4]} (4) cannot see #{IDS[9]} (9)")
     page.value("document.querySelector('.tokens .token').focus()")
     press(page, "ArrowRight")
     press(page, "Enter")

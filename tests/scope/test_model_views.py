@@ -151,6 +151,7 @@ def test_a_tower_has_all_weights_once_and_a_node_for_each_head_and_expert():
     assert [names[i] for i in readers] == [f"block 0 1.0.0.1: head {i}" for i in range(shared, 2 * shared)]
 
 
+@pytest.mark.thorough
 def test_a_tower_of_a_large_mixture_of_experts_stays_small():
     config = json.loads((TINY / "mixtral" / "config.json").read_text())
     heads = {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 4, "hidden_size": 128}
@@ -265,6 +266,17 @@ def test_texts_of_tokens_can_be_seen_and_are_texts():
     trace = trace_prompt(model, model.tokenizer.encode("the cat"))
     texts = token_texts(model.tokenizer, trace.ids)
     assert (texts[0], texts[-1]) == ("[CLS]", "[SEP]")
+
+
+def test_a_model_with_odd_weights_is_shown():
+    model = tiny("llama")
+    params = dict(model.params)
+    params["2.0.0.4/up.weight"] = WeightStore.from_array(np.full((160, 64), np.nan, np.float32))
+    views = model_views(replace(model, params=Params(params)), IDS)
+    encode_document(ScopeDocument(title="", source="", views=tuple(views)))
+    probability = views[-1].data["probability"]
+    assert np.isnan(probability[2]).all()
+    assert np.isfinite(probability[1]).all()
 
 
 def test_prompts_that_cannot_be_shown_are_refused():

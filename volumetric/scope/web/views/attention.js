@@ -120,7 +120,10 @@ export async function mount(element, view, app) {
       cell: side,
       blank: hidden,
       describe: (row, column) => describe(row, column, shown[row * size + column]),
-      onHover: row => paint(row ?? token),
+      onHover(row, column) {
+        paint(row ?? token);
+        if (row !== null) app.announce(describe(row, column, shown[row * size + column]).replace("\n", ", "));
+      },
       onPick(row) {
         token = row;
         line.choose(row);
