@@ -89,6 +89,10 @@ def test_attention_of_a_prompt_is_read_head_by_head(browser, tmp_path):
     press(page, "ArrowRight")
     press(page, "Enter")
     assert page.value("document.activeElement.getAttribute('aria-pressed')") == "true"
+    page.value("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: ']', bubbles: true}))")
+    assert text(page, ".attention-head h2") == "block 1, head 2"
+    page.value("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '[', bubbles: true}))")
+    page.wait("location.hash.includes('head=0.2')")
     # whoever gets the link sees the same head
     address = page.value("scope.state.address()")
     open_page(page, address)
