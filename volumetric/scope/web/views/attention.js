@@ -103,11 +103,13 @@ export async function mount(element, view, app) {
     labelled = size <= 26;
   const side = Math.max(2, Math.min(26, Math.floor((wide - (labelled ? 84 : 0)) / size)));
   const names = className =>
-    h(
-      "div",
-      { class: className, "aria-hidden": "true", style: `--side:${side}px` },
-      labelled ? data.tokens.map(token => h("span", { class: "token" }, token)) : null,
-    );
+    labelled
+      ? h(
+          "div",
+          { class: className, "aria-hidden": "true", style: `--side:${side}px` },
+          data.tokens.map(token => h("span", { class: "token" }, token)),
+        )
+      : null;
   const describe = (row, column, value) =>
     hidden(row, column)
       ? `${data.tokens[row]} (${row}) cannot see ${data.tokens[column]} (${column})`
