@@ -44,13 +44,13 @@ class WeightTable:
         by_dtype: dict[str, int] = {}
         for store in stores:
             by_dtype[str(store.scheme)] = by_dtype.get(str(store.scheme), 0) + prod(store.shape)
-        told = [self.damage[key] for key in keys if key in self.damage]
+        known = [self.damage[key] for key in keys if key in self.damage]
         return {
             "parameters": count,
             "bytes": size,
             "bits": 8 * size / count if count else 0.0,
             "dtypes": sorted(by_dtype, key=lambda one: -by_dtype[one]),
-            "damage": sum(told) if told else None,
+            "damage": sum(known) if known else None,
             "error": relative_error([one for key in keys for one in self.errors.get(key, ())]),
         }
 
