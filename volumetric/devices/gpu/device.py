@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from volumetric.base.errors import UnsupportedError
 from volumetric.devices.gpu.adapters import choose_adapter, describe, ranked_adapters
-from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.implementation_choice import choose_implementation, measure_implementation
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.run.device import DeviceInfo, RunOptions
 from volumetric.run.graph.network_graph import GROUPED, NATIVE
 from volumetric.run.plan import Plan
@@ -50,7 +50,7 @@ class GpuDevice:
         index = choose_adapter(adapters, selector)
         adapter = adapters[index]
         chosen = choose_implementation(adapter, measure=measure_implementation)
-        self.context: GpuContext = GpuContext(adapter, chosen.name, narrow)
+        self.context: OpenGpu = OpenGpu(adapter, chosen.name, narrow)
         info = describe(adapter, index, chosen.name, chosen.reason)
         measured = {
             "neighbouring_lanes": self.context.caps.subgroup_size,

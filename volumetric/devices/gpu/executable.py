@@ -22,6 +22,7 @@ from volumetric.devices.gpu.kernels.attention import PAGE
 from volumetric.devices.gpu.kernels.dispatch import CallRows
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.devices.gpu.matrix_search import tune_every_product
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.devices.gpu.page_pool import PagePool
 from volumetric.devices.gpu.paged_attention import AttentionBuffers, attends_halves, attention_shapes, with_kv_dtype
 from volumetric.devices.gpu.profile import call_times
@@ -274,10 +275,11 @@ class GpuExecutable:
         ------
         DeviceError : no memory for a copy of the largest matrix
         """
-        if self.context.software or "timestamp-query" not in self.context.features:
+        context = self.context
+        if not isinstance(context, OpenGpu) or context.software or "timestamp-query" not in context.features:
             return
         with self.pool.lock:
-            tune_every_product(self.context, self._recorder.products(), halves=self._recorder.halves)
+            tune_every_product(context, self._recorder.products(), halves=self._recorder.halves)
             self._forget()
 
     def step_times(self, states: Sequence[GpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
