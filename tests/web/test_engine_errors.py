@@ -37,7 +37,7 @@ def _set(*path: Any) -> Callable[[dict[str, Any]], object]:
     return change
 
 
-_BUFFER = ("variants", 0, "buffers", 2)
+_BUFFER = ("variants", 0, "buffers", 3)
 _PROGRAM = ("variants", 0, "programs", "rows 4", 0, "dispatches", 0)
 _JSON = [
     (_set("format", "other"), "FormatError", "not a network.json of volumetric"),
@@ -47,9 +47,9 @@ _JSON = [
     (_set("pieces", 0, "file", "https://elsewhere.example/x"), "FormatError", "pieces[0]"),
     (_set("pieces", 0, "file", "../secret"), "FormatError", "pieces[0]"),
     (_set("pieces", 0, "bytes", 2**40), "FormatError", "pieces[0]"),
-    (_set(*_BUFFER, "offset", 10**6), "FormatError", "outside of its piece"),
+    (_set(*_BUFFER, "parts", 0, 1, 10**6), "FormatError", "outside of its pieces"),
     (_set(*_BUFFER, "bytes", 2**33), "DeviceLimitError", "this GPU allows"),
-    (_set(*_BUFFER, "bytes", 7), "FormatError", "buffers[2]"),
+    (_set(*_BUFFER, "bytes", 7), "FormatError", "buffers[3]"),
     (_set(*_BUFFER, "name", "input"), "FormatError", "the same name"),
     (_set("inputs", "input", "buffer", "absent"), "InputError", 'no buffer "absent"'),
     (_set("inputs", "input", "shape", [0]), "FormatError", "not a valid port"),
