@@ -35,7 +35,7 @@ def reference(network: Network, params: Any, x: F32Array) -> F32Array:
 
 
 def test_dense_layers(engine: EnginePage) -> None:
-    network = chain([Dense(in_features=5, out_features=7, activation="tanh"), Dense(in_features=7, out_features=3)])
+    network = chain([Dense(in_features=5, out_features=7, activation="tanh"), Dense(in_features=7, out_features=3)], (5,))
     params = initialise(network, seed=1)
     export(network, engine.folder / "mlp", params=params, rows=(4,))
     x = np.random.default_rng(1).standard_normal((9, 5)).astype(np.float32)
@@ -45,7 +45,7 @@ def test_dense_layers(engine: EnginePage) -> None:
 
 @pytest.mark.thorough
 def test_a_stream_of_a_recurrent_network(engine: EnginePage) -> None:
-    network = chain([LSTM(input_size=4, hidden_size=6), LayerNorm(num_features=6), Dense(in_features=6, out_features=2)])
+    network = chain([LSTM(input_size=4, hidden_size=6), LayerNorm(num_features=6), Dense(in_features=6, out_features=2)], (4,))
     params = initialise(network, seed=2)
     export(network, engine.folder / "lstm", params=params, rows=(1, 4))
     x = np.random.default_rng(2).standard_normal((2, 11, 4)).astype(np.float32)
