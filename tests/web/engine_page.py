@@ -76,7 +76,7 @@ class EnginePage:
         """Leave the page; fails if it has reported errors."""
         complaints = self.page.complaints()
         self.page.open("about:blank")
-        assert self.expects_complaints or complaints == []
+        assert self.expects_complaints or complaints == [], complaints
 
     def run(self, body: str, **names: Any) -> Any:
         """Return what the body of an async function returns; arrays come as NumPy's.
