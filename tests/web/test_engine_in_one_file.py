@@ -61,9 +61,10 @@ def _write_page(folder: Path, *, worker: bool) -> Path:
     elements = [("network", json.dumps(network)), ("tokenizer.json", (folder / "tokenizer.json").read_text())]
     pieces = [(folder / piece["file"]).read_bytes() for piece in network["pieces"]]
     elements += [(f"piece-{i}", base64.b64encode(piece).decode()) for i, piece in enumerate(pieces)]
+    policy = f"default-src 'none'; script-src 'sha256-{digest}' blob:; worker-src blob:"
     html = "".join(
         ['<!doctype html><meta charset="utf-8"><title>…</title>',
-         f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'sha256-{digest}' blob:; worker-src blob:\">"]
+         f'<meta http-equiv="Content-Security-Policy" content="{policy}">']
         + [f'<script type="text/plain" data-module="{name}">{text}</script>' for name, text in _modules()]
         + [f'<script type="text/plain" id="{name}">{text}</script>' for name, text in elements]
         + [f"<script>{script}</script>"]

@@ -13,7 +13,13 @@ from volumetric.devices.gpu.kernels import token_draw
 from volumetric.generate.params import SamplingParams
 
 _SEEDS = (0, 1, 42, 2**32 - 1, 2**53 - 1)
-_NAMES = {"temperature": "temperature", "top_k": "topK", "top_p": "topP", "min_p": "minP", "repetition_penalty": "repetitionPenalty"}
+_NAMES = {
+    "temperature": "temperature",
+    "top_k": "topK",
+    "top_p": "topP",
+    "min_p": "minP",
+    "repetition_penalty": "repetitionPenalty",
+}
 
 
 def _imported(engine: EnginePage, name: str) -> str:
@@ -23,7 +29,8 @@ def _imported(engine: EnginePage, name: str) -> str:
 def test_random_numbers(engine: EnginePage) -> None:
     streams = engine.run(
         f"{_imported(engine, 'random.js')} return [...seeds, 2n ** 64n - 1n].map(seed => {{"
-        "const s = new own.RandomStream(seed); s.ahead(70); const first = [s.take(), s.take(), s.take()]; return [...first, ...s.ahead(64)]; })",
+        "  const s = new own.RandomStream(seed); s.ahead(70);"
+        "  const first = [s.take(), s.take(), s.take()]; return [...first, ...s.ahead(64)]; })",
         seeds=_SEEDS,
     )
     for seed, numbers in zip((*_SEEDS, 2**64 - 1), streams, strict=True):
@@ -38,8 +45,10 @@ def test_plans_of_draws(engine: EnginePage) -> None:
         for t, k, p, m in itertools.product(temperatures, (0, 1, 40, 256, 300), (1.0, 0.95, 0.1), (0.0, 0.05, 1.0))
     ]
     result = engine.run(
-        f"{_imported(engine, 'draw_plan.js')} return {{table: own.drawTable(), numbers: (w => (own.writeNumbers(w, numbers, 1021), w))(new Uint32Array(own.ROW_WORDS)),"
-        "plans: cases.map(one => { const plan = own.drawPlan(one, 1000); return plan && Array.from(plan); })}",
+        f"{_imported(engine, 'draw_plan.js')} const words = new Uint32Array(own.ROW_WORDS);"
+        "own.writeNumbers(words, numbers, 1021);"
+        "const plans = cases.map(one => own.drawPlan(one, 1000)).map(plan => plan && Array.from(plan));"
+        "return {table: own.drawTable(), numbers: words, plans}",
         cases=cases,
         numbers=rng.generator(3).random(128).tolist(),
     )
@@ -72,7 +81,8 @@ def test_draws_on_the_host(engine: EnginePage) -> None:
           const params = own.samplingParams({{seed: 9, ...options}}), randoms = new RandomStream(9);
           const seen = params.repetitionPenalty === 1 ? null : new Set([3, 4]);
           return Array.from({{length: 40}}, (_, i) => {{
-            const token = own.drawToken(logits.subarray(60 * i, 60 * i + 60), params, params.temperature ? randoms.take() : 0, seen);
+            const row = logits.subarray(60 * i, 60 * i + 60);
+            const token = own.drawToken(row, params, params.temperature ? randoms.take() : 0, seen);
             seen?.add(token);
             return token;
           }});
