@@ -9,7 +9,8 @@ from volumetric.loaders import open_model
 
 _TEXTS = (
     "Hello, world!", "", "def f(x):\n    return x**2 # 1234567", "  two  spaces\n\tand tabs",
-    "na\u00efve caf\u00e9 中文 日本語 한국어 🙂\U0001f469\u200d\U0001f467", "<|im_start|>user", "a" * 300, "\u0301combining \u200b zero width",
+    "na\u00efve caf\u00e9 中文 日本語 한국어 🙂\U0001f469\u200d\U0001f467",
+    "<|im_start|>user", "a" * 300, "\u0301combining \u200b zero width",
 )  # fmt: skip
 _CONVERSATIONS = (
     [{"role": "user", "content": "What is 2 + 2?"}],

@@ -41,6 +41,11 @@ class Model {
     this.info = info;
   }
 
+  /** A promise of the error, if the GPU is lost; it stays open otherwise. */
+  get lost() {
+    return this.#connection.lost;
+  }
+
   /** Return the outputs of rows: {port: numbers}. */
   run(inputs) {
     return this.#connection.call("run", [inputs]);
