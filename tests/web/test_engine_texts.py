@@ -41,7 +41,8 @@ def test_texts_of_smollm2(engine: EnginePage) -> None:
         };
         const ids = samples.map(text => texts.encode(text));
         return {ids, decoded: ids.map(one => texts.decode(one)), streamed: ids.map(streamed),
-                rendered: conversations.map(one => texts.render(one)), chats: conversations.map(one => texts.encodeChat(one))};
+                rendered: conversations.map(one => texts.render(one)),
+                chats: conversations.map(one => texts.encodeChat(one))};
         """,
         address=f"{engine.server.url}/engine/text.js",
         about={"chat_template": template.source, "special": dict(tokenizer.special_tokens)},

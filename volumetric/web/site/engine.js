@@ -7,7 +7,7 @@ export {
   DamagedFileError, DeviceLimitError, DeviceLostError, EngineError, FetchError, FormatError, GenerationError, InputError, NoWebGPUError,
 } from "./errors.js";
 
-const TEMPLATE_PATIENCE = 15_000; // ms in which a chat template must be written
+const TEMPLATE_PATIENCE = 10_000; // ms in which a chat template must be written
 
 /**
  * Load a network.
