@@ -31,7 +31,7 @@ def scope_page(document: ScopeDocument, *, live: str | None = None) -> str:
     SpecError : the document has data that a page cannot hold, or a view of an unknown kind
     """
     encoded = encode_document(document)
-    loader, style = _web_text("loader.js"), _web_text("scope.css")
+    loader, style = _web_text("loader.js"), _style()
     scripts = "".join(
         f'<script type="text/plain" data-module="{name}">{_inert(text)}</script>\n'
         for name, text in page_modules(view.kind for view in document.views)
@@ -108,6 +108,14 @@ def _resolve(name: str, relative: str) -> str:
 @cache
 def _web_text(name: str) -> str:
     return files(__package__).joinpath("web", *name.split("/")).read_text("utf-8")
+
+
+@cache
+def _style() -> str:
+    """Return the styles of the page, then those of single views."""
+    folder = files(__package__).joinpath("web", "css")
+    names = sorted(one.name for one in folder.iterdir() if one.name.endswith(".css")) if folder.is_dir() else []
+    return "\n".join([_web_text("scope.css"), *(_web_text(f"css/{name}") for name in names)])
 
 
 def _inert(text: str) -> str:

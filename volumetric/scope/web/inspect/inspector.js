@@ -1,11 +1,95 @@
-// What is chosen in the scene.
+// What is chosen in the scene, from the network down to one number: a panel beside the scene.
 import { h } from "../elements.js";
+import { levelName, readLevels, writeLevels } from "./levels.js";
+import { showMatrix } from "./matrix_panel.js";
+import { showNetwork } from "./network_panel.js";
+import { showNode } from "./node_panel.js";
+import { makeSource } from "./source.js";
+import { showTrace } from "./trace_panel.js";
+import { showWeight } from "./weight_panel.js";
 
 /** Mount the panel. `context` is that of views/scene.js. */
-export function mountInspector(element, { data, app }) {
-  const panel = h("section", { class: "panel", "aria-label": "Chosen node" });
+export function mountInspector(element, context) {
+  const { data, app } = context, source = makeSource(context);
+  if (!source.layers.length && !data.scene) return null;
+  const crumbs = h("nav", { class: "inspect-crumbs", "aria-label": "Level" }), body = h("div", { class: "inspect-body" });
+  const panel = h("section", { class: "panel inspect", "aria-label": "Inspector" }, crumbs, body);
   element.append(panel);
-  const show = node => { panel.hidden = node === null; if (node !== null) panel.replaceChildren(h("h2", {}, data.scene.names[node])); };
-  show(app.selection.value);
-  return { destroy: app.selection.subscribe(show) };
+  let levels = readLevels(app.state.get("inspect")), turn = 0, shown = null;
+
+  const inspector = {
+    context, source, app, data,
+    get node() { return app.selection.value; },
+    /** The row or tick at the frame that is shown, from 0; null without a recording. */
+    get t() {
+      const ticks = data.recordings?.[0]?.ticks?.data;
+      if (!ticks?.length) return source.count ? source.count - 1 : null;
+      return Number(ticks[Math.max(0, Math.min(ticks.length - 1, app.time.value))]) - 1;
+    },
+    /** Show the frame of a row. */
+    goTo(t) {
+      const ticks = data.recordings?.[0]?.ticks?.data ?? [];
+      const frame = ticks.findIndex(tick => Number(tick) - 1 === t);
+      if (frame >= 0) app.time.set(frame);
+    },
+    choose(node) { levels = []; app.selection.set(node); draw(true); },
+    open(...more) { levels = [...levels, ...more]; draw(true); },
+    replace(level) { levels = [...levels.slice(0, -1), level]; draw(true); },
+    nodeName: node => String(data.scene.names[node] ?? `node ${node}`),
+  };
+
+  function title(node) {
+    const place = source.place(node);
+    return place && place.within === null ? `${place.layer.coord} ${place.layer.kind}` : inspector.nodeName(node);
+  }
+  function drawCrumbs(focus) {
+    const node = inspector.node, parts = [["network", () => inspector.choose(null)]];
+    if (node !== null) parts.push([title(node), () => { levels = []; draw(true); }]);
+    levels.forEach((level, i) => parts.push([levelName(level), () => { levels = levels.slice(0, i + 1); draw(true); }]));
+    crumbs.replaceChildren(h("ol", {}, parts.map(([name, go], i) => {
+      const last = i === parts.length - 1;
+      return h("li", {}, last ? h("span", { "aria-current": "location", tabindex: -1 }, name) : h("button", { type: "button", onclick: go }, name));
+    })));
+    if (focus) crumbs.querySelector("[aria-current]").focus({ preventScroll: true });
+  }
+  async function draw(moved = false) {
+    const own = ++turn, node = inspector.node;
+    app.tooltip.hide();
+    if (node === null) levels = [];
+    app.state.set("inspect", writeLevels(levels));
+    panel.hidden = node === null && !source.layers.length;
+    drawCrumbs(moved && panel.contains(document.activeElement));
+    const level = levels.at(-1);
+    panel.dataset.level = node === null ? "network" : level?.kind ?? "node";
+    const show = node === null ? showNetwork : { part: showNode, matrix: showMatrix, weight: showWeight, number: showTrace, step: showTrace }[level?.kind] ?? showNode;
+    try {
+      const next = await show(inspector, level, levels);
+      if (own !== turn) { next.destroy?.(); return; }
+      shown?.destroy?.();
+      shown = next;
+      body.replaceChildren(next.element);
+    } catch (error) {
+      if (own !== turn) return;
+      shown?.destroy?.();
+      shown = null;
+      body.replaceChildren(h("p", { class: "dim inspect-sentence" }, error.message || "There is nothing to show here."));
+    }
+    panel.dataset.turn = own;
+    if (moved) element.scrollTop = 0;
+  }
+  const up = () => {
+    if (levels.length) levels = levels.slice(0, -1); else if (inspector.node !== null) { app.selection.set(null); return true; } else return false;
+    draw(true);
+    return true;
+  };
+  let before = app.selection.value;
+  const chosen = app.selection.subscribe(node => { if (node !== before) { before = node; if (node === null || levels.length) levels = []; } draw(); });
+  let waiting = 0;
+  const moved = app.time.subscribe(() => { waiting ||= setTimeout(() => { waiting = 0; if (shown?.timed) draw(); }, 60); });
+  draw();
+  return {
+    element: panel,
+    destroy() { chosen(); moved(); clearTimeout(waiting); shown?.destroy?.(); panel.remove(); },
+    key: event => (event.key === "Escape" || event.key === "Backspace") && (levels.length > 0 || event.key === "Backspace") && up(),
+  };
 }

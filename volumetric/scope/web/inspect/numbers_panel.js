@@ -1,0 +1,36 @@
+// The numbers of a node at the frame that is shown: coloured cells, each of which can be explained.
+import { heatMap } from "../charts/heat_map.js";
+import { h, short } from "../elements.js";
+
+/** Return {element, timed, destroy()} of the numbers of the chosen node. */
+export async function showNumbers(inspector) {
+  const { node, source, app, t } = inspector, unit = source.ticks ? "tick" : "row";
+  if (t === null || !source.count) return null;
+  const title = h("h3", {}, `Numbers at ${unit} ${t + 1}`);
+  let answer;
+  try {
+    answer = await source.numbers(node, t);
+  } catch (error) {
+    const nearest = [...source.rows].sort((a, b) => Math.abs(a - t) - Math.abs(b - t))[0];
+    const go = nearest === undefined ? null : h("button", { type: "button", onclick: () => inspector.goTo(nearest) }, `Go to ${unit} ${nearest + 1}`);
+    return { timed: true, element: h("section", {}, title, h("p", { class: "dim" }, error.message || `This page has the numbers of some ${unit}s, not of this one.`), go) };
+  }
+  const maps = [], parts = [];
+  for (const group of answer.groups) {
+    const { data } = group.values, count = data.length;
+    if (!count) continue;
+    const columns = group.shape.length > 1 && group.shape.at(-1) <= 64 && count === group.count ? group.shape.at(-1) : Math.min(count, count > 256 ? 32 : 16);
+    const rows = Math.ceil(count / columns), cells = new Float64Array(rows * columns).fill(NaN);
+    cells.set(data);
+    const open = (row, column) => { const index = row * columns + column; if (index < count) inspector.open({ kind: "number", group: group.name, index }); };
+    const map = heatMap({ data: cells, shape: [rows, columns], blank: count }, {
+      tooltip: app.tooltip, label: `${group.name} · ${short(group.count)} ${group.count === 1 ? "number" : "numbers"}`, announce: app.announce, onPick: open,
+      describe: (row, column, value) => (row * columns + column < count ? `${group.name}[${row * columns + column}] = ${value}\nclick: where it comes from` : "no number"),
+    });
+    map.canvas.dataset.group = group.name;
+    maps.push(map);
+    parts.push(map.element, count < group.count ? h("p", { class: "dim" }, `the first ${short(count)} are shown`) : null);
+  }
+  const why = answer.fired === false ? h("p", { class: "dim" }, `It does not compute at this ${unit}: it keeps its output.`) : null;
+  return { timed: true, element: h("section", { class: "inspect-numbers" }, title, why, parts), destroy() { for (const map of maps) map.destroy(); } };
+}
