@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
-from math import prod
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -27,6 +25,9 @@ from volumetric.run.streams.row_stream import with_outputs
 from volumetric.run.streams.stream_io import check_rows
 from volumetric.scope.inspection.row_graph import EXPLAINED, Origin, RowGraph, buffers_of, evaluate, prepare_graph
 
+if TYPE_CHECKING:
+    from volumetric.devices.reference_state import ReferenceState
+
 MOST_WEIGHTS: Final = 30_000_000
 """Maximum number of weights of a network whose numbers are explained: they are decoded to float64."""
 _SNAPSHOTS: Final = 8
@@ -45,8 +46,8 @@ class ExplainedRows(Protocol):
         """Return all numbers of a layer at row `t`, from 0."""
         ...
 
-    def fired(self, coord: Coord, t: int) -> bool:
-        """Return whether a layer computed at row `t`."""
+    def held(self, coord: Coord, t: int) -> Array | None:
+        """Return the output that a layer keeps at row `t`, float64; None: it computes a new one."""
         ...
 
 
@@ -103,15 +104,15 @@ class _NetworkRows:
         self._whole |= any(node.op == "gumbel" for node in self._open.nodes)
         self._params = params
         self._executable = ReferenceDevice(np.float64).compile(plan, params)
-        self._snapshots: dict[int, object] = {}
+        self._snapshots: dict[int, ReferenceState] = {}
         self._last: tuple[int, RowGraph] | None = None
 
     @property
     def count(self) -> int:
         return len(self._marks)
 
-    def fired(self, coord: Coord, t: int) -> bool:
-        return True
+    def held(self, coord: Coord, t: int) -> Array | None:
+        return None
 
     def graph(self, coord: Coord, t: int) -> RowGraph:
         if self._last is None or self._last[0] != t:
@@ -143,10 +144,10 @@ class _NetworkRows:
             origins.setdefault(i, Origin("layer", at))
         return RowGraph(graph=graph, values=values, outputs=outputs, origins=origins, row=t - first)
 
-    def _state_before(self, begin: int, t: int):
+    def _state_before(self, begin: int, t: int) -> ReferenceState:
         """Return the state after the rows `begin` … `t`."""
         known = max((at for at in self._snapshots if begin < at <= t), default=begin)
-        state = self._snapshots[known].fork() if known > begin else self._executable.new_state()  # pyright: ignore
+        state = self._snapshots[known].fork() if known > begin else self._executable.new_state()
         if known < t:
             part = {name: self._rows[name][known:t] for name in self._plan.inputs}
             x = part if len(part) > 1 else next(iter(part.values()))
@@ -174,8 +175,8 @@ class _TickRows:
     def count(self) -> int:
         return len(self._marks) * self._per_row
 
-    def fired(self, coord: Coord, t: int) -> bool:
-        return bool(self._tick(t).fired[list(self._clocked.network.layers).index(coord)])
+    def held(self, coord: Coord, t: int) -> Array | None:
+        return self._tick(t).held(coord)
 
     def graph(self, coord: Coord, t: int) -> RowGraph:
         return self._tick(t).graph(coord)
@@ -225,8 +226,14 @@ class _Tick:
         fired: Array,
     ) -> None:
         self._clocked, self._params, self._before, self._new_rows = clocked, params, before, new_rows
-        self.fired: Array = fired
+        self._fired = fired
         self._graphs: dict[Coord, RowGraph] = {}
+
+    def held(self, coord: Coord) -> Array | None:
+        """Return the output that a layer keeps; None: it computes a new one."""
+        if self._fired[list(self._clocked.network.layers).index(coord)]:
+            return None
+        return np.asarray(self._before[out_key(coord, 1)], np.float64)
 
     def graph(self, coord: Coord) -> RowGraph:
         """Return the numbers of one layer."""
@@ -278,8 +285,3 @@ class _Tick:
         delay = max(1, source.delay)
         key = f"read/{source.coord}" if source.side == "input" else out_key(source.coord, delay)
         return Origin("layer", str(source.coord), delay), np.asarray(before[key])
-
-
-def width_of(network: Network, coord: Coord) -> int:
-    """Return the number of output values of a layer for one row."""
-    return prod(network.shapes[coord][1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -18,8 +19,8 @@ from volumetric.scope.inspection.inspection import ACTIONS, Inspection
 from volumetric.scope.inspection.layer_facts import fabric_nodes, layer_facts, program_nodes
 from volumetric.scope.inspection.parameter_blocks import matrix_shape, parameter_block
 
-BYTES: Final = 200_000
-"""Default bytes of weights in a page, and of numbers with their explanations."""
+BYTES: Final = 120_000
+"""Default bytes of weights in a page, and of compressed numbers with their explanations."""
 _STATISTICS: Final = 20_000_000
 """Weights of a network up to which a page has histograms."""
 _SIDE: Final = 48
@@ -61,9 +62,9 @@ def inspected(
     >>> view = inspected(scene_view(recording.scene, [recording]), network, params, x[0])  # doctest: +SKIP
     """
     inspection = Inspection(network, params, rows, resets=resets, per_row=per_row)
-    names = view.data.get("scene", {}).get("names")
+    nodes = view.data.get("scene", {}).get("role", ())
     count = sum(count for _, _, count in inspection.spans)
-    if names is None or len(names) != count:
+    if len(nodes) != count:
         raise SpecError("the view is not a scene of this network", hint="make it by scene_view(scene_of(network))")
     return replace(view, data={**view.data, "inspection": inspection_data(inspection, explain, most_bytes)})
 
@@ -103,8 +104,9 @@ def inspection_data(inspection: Inspection, explain: Sequence[int] | None, most_
     -------
     dict
         ``layers``: `layer_facts` with ``first`` and ``count`` of their nodes, for fabrics and programs ``nodes``;
-        ``weights``: key → block; ``numbers``: list of ``t``, ``node``, ``fired``, ``groups``, and ``explained``:
-        group → list of traces; ``count``: rows that can be explained; ``missing``: sentences
+        ``weights``: key → block; ``numbers``: JSON text as bytes, a list of ``t``, ``node``, ``fired``, ``groups``, and
+        ``explained``: group → list of traces; ``rows``: the rows in it; ``count``: rows that can be explained;
+        ``missing``: sentences
     """
     network, spans = inspection.network, inspection.spans
     sizes = sum(store.size for store in inspection.params.values())
@@ -119,13 +121,14 @@ def inspection_data(inspection: Inspection, explain: Sequence[int] | None, most_
             facts["regions"] = program_nodes(inspection.program)
         layers.append(facts)
     weights, without = _weights(inspection, most_bytes)
-    numbers, later = _numbers(inspection, explain, most_bytes)
-    missing = [f"{without} of the weights are not in this page"] if without else []
+    numbers, rows, later = _numbers(inspection, explain, most_bytes)
+    missing = [f"{without} of the matrices of weights are not in this page"] if without else []
     missing += [later] if later else []
     return {
         "layers": layers,
         "weights": weights,
-        "numbers": numbers,
+        "numbers": np.frombuffer(f"[{','.join(numbers)}]".encode(), np.uint8),
+        "rows": rows,
         "count": inspection.count,
         "ticks": isinstance(inspection.machine, Clocked),
         "why": inspection.why if not inspection.count else "",
@@ -156,29 +159,31 @@ def _weights(inspection: Inspection, most_bytes: int) -> tuple[dict[str, Any], i
 
 def _numbers(
     inspection: Inspection, explain: Sequence[int] | None, most_bytes: int
-) -> tuple[list[dict[str, Any]], str]:
-    """Return numbers of nodes with explanations, and a sentence about those that are left out, or ""."""
+) -> tuple[list[str], list[int], str]:
+    """Return numbers of nodes as JSON texts, their rows, and a sentence about those that are left out, or ""."""
     if not inspection.count:
-        return [], ""
+        return [], [], ""
     last = inspection.count - 1
     if explain is None:
         explain = list(dict.fromkeys(np.linspace(last, 0, _EACH).round().astype(int).tolist()))
-    numbers: list[dict[str, Any]] = []
+    numbers: list[str] = []
+    rows: list[int] = []
     left = most_bytes
     nodes = [node for _, first, count in inspection.spans for node in range(first, first + count)]
     for t in explain:
         for node in nodes:
-            entry, size = _entry(inspection, node, t)
-            if size > left:
-                return numbers, "numbers of some nodes and rows are not in this page"
-            left -= size
-            numbers.append(entry)
-    return numbers, ""
+            text = _entry(inspection, node, t)
+            left -= len(zlib.compress(text.encode(), 6))
+            if left < 0:
+                return numbers, rows, "the numbers of some nodes and rows are not in this page"
+            numbers.append(text)
+            rows = rows if t in rows else [*rows, t]
+    return numbers, rows, ""
 
 
-def _entry(inspection: Inspection, node: int, t: int) -> tuple[dict[str, Any], int]:
-    """Return the numbers of a node with explanations of the first ones, and their size in bytes."""
-    entry = {"t": t, "node": node, **inspection.numbers(node, t)}
+def _entry(inspection: Inspection, node: int, t: int) -> str:
+    """Return the numbers of a node with explanations of the first ones."""
+    entry = {"node": node, **inspection.numbers(node, t)}
     explained = {
         group["name"]: [
             inspection.explain(node, t, group["name"], index, steps=_STEPS, terms=_TERMS)
@@ -186,5 +191,4 @@ def _entry(inspection: Inspection, node: int, t: int) -> tuple[dict[str, Any], i
         ]
         for group in entry["groups"][:2]
     }
-    entry["explained"] = explained
-    return entry, len(encode_message(entry)) // 4  # of text, about as compressed
+    return encode_message({**entry, "explained": explained})

@@ -21,7 +21,7 @@ from volumetric.program.layer.program_layer import Program
 from volumetric.scope.document import encode_message
 from volumetric.scope.inspection.explained_rows import ExplainedRows, explained_rows
 from volumetric.scope.inspection.layer_facts import layer_facts
-from volumetric.scope.inspection.node_numbers import describe_numbers, find_number, number_groups
+from volumetric.scope.inspection.node_numbers import describe_held, describe_numbers, find_number, number_groups, trace_held
 from volumetric.scope.inspection.number_trace import STEPS, TERMS, trace_number
 from volumetric.scope.inspection.parameter_blocks import matrix_shape, parameter_block
 
@@ -117,28 +117,31 @@ class Inspection:
         height, width = matrix_shape(store.shape)
         return parameter_block(store, rows or (0, height), columns or (0, width))
 
-    def numbers(self, node: int, t: int) -> dict[str, Any]:
-        """Return the numbers of a node at row or tick `t`, from 0.
+    def numbers(self, node: int, t: int | None = None) -> dict[str, Any]:
+        """Return the numbers of a node at row or tick `t`, from 0; None: the last one.
 
         Returns
         -------
         dict
-            ``fired``: whether the layer computed; ``groups``: see `node_numbers.describe_numbers`
+            ``t``; ``fired``: whether the layer computed; ``groups``: see `node_numbers.describe_numbers`
 
         Raises
         ------
         SpecError : there is no such node or row
         UnsupportedError : there are no rows, or the network is too large
         """
-        rows, coord, index = self._row(node, t)
+        rows, coord, index, t = self._row(node, t)
+        held = rows.held(coord, t)
+        if held is not None:
+            return {"t": t, "fired": False, "groups": describe_held(held)}
         graph = rows.graph(coord, t)
         groups = number_groups(graph, self.network.layers[coord], coord, index)
-        return {"fired": rows.fired(coord, t), "groups": describe_numbers(graph, groups)}
+        return {"t": t, "fired": True, "groups": describe_numbers(graph, groups)}
 
     def explain(
         self,
         node: int,
-        t: int,
+        t: int | None,
         of: str = "output",
         index: int = 0,
         *,
@@ -158,19 +161,23 @@ class Inspection:
         SpecError : there is no such node, row or number
         UnsupportedError : there are no rows, or the network is too large
         """
-        rows, coord, place = self._row(node, t)
+        rows, coord, place, t = self._row(node, t)
+        held = rows.held(coord, t)
+        if held is not None:
+            return {"t": t, "fired": False, **trace_held(held, index)}
         graph = rows.graph(coord, t)
         if at is None:
             at = find_number(number_groups(graph, self.network.layers[coord], coord, place), of, index)
-        return {"fired": rows.fired(coord, t), **trace_number(graph, *at, steps=steps, terms=terms)}
+        return {"t": t, "fired": True, **trace_number(graph, *at, steps=steps, terms=terms)}
 
-    def _row(self, node: int, t: int) -> tuple[ExplainedRows, Coord, int | None]:
+    def _row(self, node: int, t: int | None) -> tuple[ExplainedRows, Coord, int | None, int]:
         coord, index = self.place(node)
         if self._rows is None:
             raise UnsupportedError(self.why)
+        t = self._rows.count - 1 if t is None else t
         if not 0 <= t < self._rows.count:
             raise SpecError(f"there is no row {t}", hint=f"rows are 0 … {self._rows.count - 1}")
-        return self._rows, coord, index
+        return self._rows, coord, index, t
 
     def act(self, action: Mapping[str, Any]) -> dict[str, Any]:
         """Answer an action of a page, as JSON data in which arrays are in base64.
@@ -188,10 +195,10 @@ class Inspection:
             "parameter": lambda node: self.parameter(
                 node, _text(action, "name"), _pair(action, "rows"), _pair(action, "columns")
             ),
-            "numbers": lambda node: self.numbers(node, _whole(action, "t")),
+            "numbers": lambda node: self.numbers(node, _optional(action, "t")),
             "explain": lambda node: self.explain(
                 node,
-                _whole(action, "t"),
+                _optional(action, "t"),
                 _text(action, "of", "output"),
                 _whole(action, "index", 0),
                 at=_pair(action, "at"),
@@ -210,6 +217,10 @@ def _whole(action: Mapping[str, Any], name: str, default: int | None = None) -> 
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise SpecError(f"{name} must be a whole number, got {value!r:.40}")
     return int(value)
+
+
+def _optional(action: Mapping[str, Any], name: str) -> int | None:
+    return None if action.get(name) is None else _whole(action, name)
 
 
 def _text(action: Mapping[str, Any], name: str, default: str | None = None) -> str:

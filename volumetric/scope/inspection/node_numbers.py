@@ -121,3 +121,23 @@ def find_number(groups: list[NumberGroup], name: str, index: int) -> tuple[int, 
                 raise SpecError(f"{name} has {len(group.places)} numbers, there is no number {index}")
             return group.tensor, int(group.places[index])
     raise SpecError(f"this node has no {name!r}", hint="one of " + ", ".join(group.name for group in groups))
+
+
+def describe_held(held: Array) -> list[dict[str, Any]]:
+    """Return the output that a layer keeps at a tick, as `describe_numbers` does."""
+    values = held.ravel()
+    return [{"name": "output", "shape": list(held.shape[1:]), "count": values.size, "values": values[:SHOWN]}]
+
+
+def trace_held(held: Array, index: int) -> dict[str, Any]:
+    """Return the trace of a number that a layer keeps at a tick.
+
+    Raises
+    ------
+    SpecError : there is no such number
+    """
+    if not 0 <= index < held.size:
+        raise SpecError(f"output has {held.size} numbers, there is no number {index}")
+    value = float(held.ravel()[index])
+    note = "the layer does not compute at this tick, so it keeps its output of the tick before"
+    return {"value": value, "steps": [{"formula": "y before", "value": value, "op": "kept", "note": note, "operands": []}]}

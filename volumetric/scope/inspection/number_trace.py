@@ -128,7 +128,7 @@ class _Trace:
             return {**described, "of": {"kind": "constant", "name": "0"}}
         tensor, flat = place
         origin = self.graph.origin(tensor)
-        if origin is not None:
+        if origin is not None and tensor not in self.graph.sums:
             shape = self.graph.values[tensor].shape
             index = [int(i) for i in np.unravel_index(flat, shape)] if shape else []
             if origin.kind != "parameter" and len(index) > 1 and shape[0] == 1:
@@ -136,9 +136,7 @@ class _Trace:
             described["of"] = {"kind": origin.kind, "name": origin.name, "index": index}
             if origin.delay:
                 described["of"]["delay"] = origin.delay
-            sums = self.graph.sums.get(tensor)
-            if sums is None or len(sums) == 1:
-                return described
+            return described
         described["at"] = [tensor, flat]
         if place in self._numbers:
             described["step"] = self._numbers[place]

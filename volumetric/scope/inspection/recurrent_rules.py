@@ -96,7 +96,7 @@ def recurrence_rule(graph: RowGraph, node: Node, k: int, flat: int) -> NumberSte
     if row:
         arrays[node.attrs["roles"].index("x")] = graph.values[x][:row]
         earlier = dict(zip(states, OPS["recurrence"].run(arrays, node.attrs)[1:], strict=True))
-    source = None if row else roles[states[0]]
+    source = {} if row else {name: roles[name] for name in states}
     unit_step = _products(
         graph, cell, size, unit, (x, row * wide), roles["weight.0"], roles.get("bias.0"), earlier, source
     )
@@ -120,7 +120,7 @@ def recurrent_rule(graph: RowGraph, node: Node, k: int, flat: int) -> NumberStep
     else:
         batch, step, unit = (int(i) for i in np.unravel_index(flat, graph.values[node.outputs[0]].shape))
     earlier = {name: graph.values[i][batch : batch + 1] for name, i in zip(states, starts, strict=True)}
-    source: int | None = starts[0] if not step and len(graph.values[starts[0]]) == 1 else None
+    source = {} if step else dict(zip(states, starts, strict=True))
     if step:
         arrays = [graph.values[i] for i in node.inputs]
         arrays[0] = arrays[0][:, :step]
@@ -128,7 +128,9 @@ def recurrent_rule(graph: RowGraph, node: Node, k: int, flat: int) -> NumberStep
         after = [y[:, -1], *others[: len(states) - 1]]
         earlier = {name: value[batch : batch + 1] for name, value in zip(states, after, strict=True)}
     place = (from_x, (batch * length + step) * wide)
-    return _products(graph, cell, size, unit, place, weight, bias[0] if bias else None, earlier, source).state(states[k])
+    return _products(graph, cell, size, unit, place, weight, bias[0] if bias else None, earlier, source, batch).state(
+        states[k]
+    )
 
 
 def _products(
@@ -140,7 +142,8 @@ def _products(
     weight: int,
     bias: int | None,
     earlier: Mapping[str, Array],
-    source: int | None,
+    source: Mapping[str, int],
+    batch: int = 0,
 ) -> _Unit:
     """Return a unit whose pre-activations from the step before are products.
 
@@ -148,7 +151,7 @@ def _products(
     ----------
     x : tensor of the pre-activations from the input, and the element where the row begins
     earlier : states before the step, ``[1, size]``
-    source : tensor of the first of these, or None
+    source : tensors of these, if they are states of the sequence, in which row `batch` counts
     """
     states = tuple(earlier)
     h = np.asarray(earlier[states[0]]).reshape(-1)
@@ -157,13 +160,16 @@ def _products(
 
     def leaf(name: str) -> Operand:
         if name in earlier:
-            return Operand(name=f"{name}", value=float(np.asarray(earlier[name]).reshape(-1)[unit]))
+            return Operand(
+                name=name, value=float(earlier[name].flat[unit]), tensor=source.get(name), flat=batch * size + unit
+            )
         block = int(name[1:]) * size + unit
         if name[0] == "x":
             return read(graph, x[0], x[1] + block, name)
         terms = [
             Term((read(graph, weight, block * width + j, "W"),
-                  Operand(name=f"{states[0]}[{head + j}]", value=float(h[head + j]), tensor=source, flat=head + j)))
+                  Operand(name=f"{states[0]}[{head + j}]", value=float(h[head + j]),
+                          tensor=source.get(states[0]), flat=batch * size + head + j)))
             for j in range(width)
         ]  # fmt: skip
         terms += [] if bias is None else [Term((read(graph, bias, block, "b"),))]

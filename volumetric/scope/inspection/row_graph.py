@@ -103,6 +103,9 @@ class RowGraph:
             if tensor not in self.producers:
                 break
             node, k = self.producers[tensor]
+            if node.op == "unary" and _passes_on(node):
+                tensor = node.inputs[0]
+                continue
             if node.op not in MOVEMENT or k:
                 break
             for i, source in self._moved(node):
@@ -134,6 +137,12 @@ class RowGraph:
         if ids:
             return value
         return np.arange(1.0, value.size + 1).reshape(value.shape) if marked else np.zeros(value.shape)
+
+
+def _passes_on(node: Node) -> bool:
+    """Return whether a function of one number is the identity."""
+    attrs = node.attrs
+    return attrs["name"] == "linear" or (attrs["name"] == "affine" and attrs["alpha"] == 1 and attrs["beta"] == 0)
 
 
 def prepare_graph(graph: Graph, rows: int) -> Graph:

@@ -6,10 +6,11 @@ import { colourTable } from "./colours.js";
  * Return {element, canvas, update(matrix), destroy()}.
  *
  * matrix: {data: typed array, shape: [rows, columns], rowNames?, columnNames?, range?: [low, high]}; a range around 0 is
- * made for maps around 0. options: {map, label, tooltip, describe(row, column, value) → text, onPick(row, column), cell}
+ * made for maps around 0; cells from `blank` on are empty. options: {map, label, name (for screen readers, without a
+ * label), tooltip, describe(row, column, value) → text, onPick(row, column), announce(text) (of a cell reached by keys), cell}
  */
 export function heatMap(matrix, options = {}) {
-  const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": options.label ?? "matrix", class: "heat" });
+  const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": options.name ?? options.label ?? "matrix", class: "heat" });
   const element = h("figure", { class: "chart" }, options.label ? h("figcaption", {}, options.label) : null, canvas);
   let current = matrix, at = [0, 0];
 
@@ -33,6 +34,7 @@ export function heatMap(matrix, options = {}) {
     for (let i = 0; i < rows * columns; i++) {
       const value = current.data[i], finite = Number.isFinite(value);
       const code = 3 * Math.max(0, Math.min(255, Math.round((value - low) / (high - low) * 255)));
+      if (i >= (current.blank ?? Infinity)) continue;
       image.data.set(finite ? [table[code], table[code + 1], table[code + 2], 255] : [194, 24, 91, 255], 4 * i);
     }
     brush.putImageData(image, 0, 0);
@@ -63,6 +65,7 @@ export function heatMap(matrix, options = {}) {
     if (!inside(next)) return;
     at = next;
     const box = canvas.getBoundingClientRect();
+    options.announce?.(describe(...at).split("\n").join(", "));
     options.tooltip?.show(box.left + (at[1] + .5) / current.shape[1] * box.width, box.top + (at[0] + .5) / current.shape[0] * box.height, describe(...at));
   });
   element.figureData = () => ({

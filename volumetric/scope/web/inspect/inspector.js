@@ -1,6 +1,6 @@
 // What is chosen in the scene, from the network down to one number: a panel beside the scene.
 import { h } from "../elements.js";
-import { levelName, readLevels, writeLevels } from "./levels.js";
+import { levelName, readLink, writeLink } from "./levels.js";
 import { showMatrix } from "./matrix_panel.js";
 import { showNetwork } from "./network_panel.js";
 import { showNode } from "./node_panel.js";
@@ -15,15 +15,17 @@ export function mountInspector(element, context) {
   const crumbs = h("nav", { class: "inspect-crumbs", "aria-label": "Level" }), body = h("div", { class: "inspect-body" });
   const panel = h("section", { class: "panel inspect", "aria-label": "Inspector" }, crumbs, body);
   element.append(panel);
-  let levels = readLevels(app.state.get("inspect")), turn = 0, shown = null;
+  const link = readLink(app.state.get("inspect"), context.view.name, data.scene.role.data.length);
+  if (link && app.selection.value === null) app.selection.set(link.node);
+  let levels = link?.node === app.selection.value ? link.levels : [], turn = 0, shown = null;
 
   const inspector = {
     context, source, app, data,
     get node() { return app.selection.value; },
-    /** The row or tick at the frame that is shown, from 0; null without a recording. */
+    /** The row or tick at the frame that is shown, from 0; without a recording the last one, undefined if the program knows it. */
     get t() {
       const ticks = data.recordings?.[0]?.ticks?.data;
-      if (!ticks?.length) return source.count ? source.count - 1 : null;
+      if (!ticks?.length) return source.live ? undefined : source.rows.at(-1) ?? null;
       return Number(ticks[Math.max(0, Math.min(ticks.length - 1, app.time.value))]) - 1;
     },
     /** Show the frame of a row. */
@@ -45,7 +47,7 @@ export function mountInspector(element, context) {
   function drawCrumbs(focus) {
     const node = inspector.node, parts = [["network", () => inspector.choose(null)]];
     if (node !== null) parts.push([title(node), () => { levels = []; draw(true); }]);
-    levels.forEach((level, i) => parts.push([levelName(level), () => { levels = levels.slice(0, i + 1); draw(true); }]));
+    if (node !== null) levels.forEach((level, i) => parts.push([levelName(level), () => { levels = levels.slice(0, i + 1); draw(true); }]));
     crumbs.replaceChildren(h("ol", {}, parts.map(([name, go], i) => {
       const last = i === parts.length - 1;
       return h("li", {}, last ? h("span", { "aria-current": "location", tabindex: -1 }, name) : h("button", { type: "button", onclick: go }, name));
@@ -56,7 +58,7 @@ export function mountInspector(element, context) {
     const own = ++turn, node = inspector.node;
     app.tooltip.hide();
     if (node === null) levels = [];
-    app.state.set("inspect", writeLevels(levels));
+    app.state.set("inspect", writeLink(context.view.name, node, levels));
     panel.hidden = node === null && !source.layers.length;
     drawCrumbs(moved && panel.contains(document.activeElement));
     const level = levels.at(-1);
@@ -83,7 +85,11 @@ export function mountInspector(element, context) {
     return true;
   };
   let before = app.selection.value;
-  const chosen = app.selection.subscribe(node => { if (node !== before) { before = node; if (node === null || levels.length) levels = []; } draw(); });
+  const chosen = app.selection.subscribe(node => {
+    if (node !== before) levels = [];
+    before = node;
+    draw();
+  });
   let waiting = 0;
   const moved = app.time.subscribe(() => { waiting ||= setTimeout(() => { waiting = 0; if (shown?.timed) draw(); }, 60); });
   draw();

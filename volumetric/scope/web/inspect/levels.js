@@ -8,7 +8,7 @@ export function levelName(level) {
   switch (level.kind) {
     case "part": return level.name;
     case "matrix": return level.whole ? level.parameter : `${span(level.rows)} × ${span(level.columns)}`;
-    case "weight": return `[${level.index.join(", ")}]`;
+    case "weight": return `${level.parameter}[${level.index.join(", ")}]`;
     case "number": return `${level.group}[${level.index}]`;
     default: return `step ${level.depth}`;
   }
@@ -16,17 +16,19 @@ export function levelName(level) {
 
 const span = ([from, to]) => (to - from === 1 ? String(from) : `${from}…${to - 1}`);
 
-/** Return levels as a text for a link. */
-export const writeLevels = levels => (levels.length ? JSON.stringify(levels) : "");
+const KINDS = new Set(["part", "matrix", "weight", "number", "step"]);
 
-/** Return the levels of a text; [] if it is not one. */
-export function readLevels(text) {
+/** Return the levels of a node as a text for a link; "" without levels. */
+export const writeLink = (view, node, levels) => (levels.length ? JSON.stringify({ view, node, levels }) : "");
+
+/** Return {node, levels} of such a text, or null if it is none of this view with its `count` nodes. */
+export function readLink(text, view, count) {
   try {
-    const levels = JSON.parse(text || "[]");
-    const known = new Set(["part", "matrix", "weight", "number", "step"]);
-    return Array.isArray(levels) && levels.length < 12 && levels.every(level => known.has(level?.kind)) ? levels : [];
+    const link = JSON.parse(text || "null");
+    const fits = link?.view === view && Number.isInteger(link.node) && link.node >= 0 && link.node < count;
+    return fits && Array.isArray(link.levels) && link.levels.length < 12 && link.levels.every(level => KINDS.has(level?.kind)) ? link : null;
   } catch {
-    return [];
+    return null;
   }
 }
 

@@ -57,7 +57,7 @@ export async function showMatrix(inspector, level) {
   let low = Infinity, top = -Infinity;
   for (const value of array.data) if (Number.isFinite(value)) { low = Math.min(low, value); top = Math.max(top, value); }
   const size = Math.max(Math.abs(low), Math.abs(top)) || 1, around = low < 0, range = around ? [-size, size] : [Math.min(low, 0), top > 0 ? top : 1];
-  const map = heatMap({ data: cells, shape, range, blank: vector ? count : undefined }, { tooltip: app.tooltip, announce: app.announce, describe, onPick: pick, name: `${parameter.name}: arrow keys move, Enter opens` });
+  const map = heatMap({ data: cells, shape, range, blank: vector ? count : undefined }, { tooltip: app.tooltip, announce: app.announce, describe, onPick: pick, cell: Math.max(2, Math.min(18, Math.floor(384 / shape[1]), Math.floor(440 / shape[0]))), name: `${parameter.name}: arrow keys move, Enter opens` });
   map.canvas.dataset.matrix = parameter.name;
   const measures = exact ? null : h("div", { class: "inspect-chips" }, ["mean", "rms"].map(measure =>
     h("button", { type: "button", "aria-pressed": measure === (level.measure ?? "mean"), onclick: () => inspector.replace({ ...level, measure }) }, measure === "rms" ? "root mean square" : "mean")));

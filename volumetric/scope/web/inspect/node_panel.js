@@ -5,7 +5,7 @@ import { showNumbers } from "./numbers_panel.js";
 
 const EDGES = 40;
 
-const pairs = list => h("dl", { class: "inspect-facts" }, list.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+const pairs = list => h("dl", { class: "inspect-facts" }, list.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 const section = (title, ...content) => h("section", {}, h("h3", {}, title), ...content);
 
 function cellFacts(nodes, within) {
@@ -17,20 +17,23 @@ function cellFacts(nodes, within) {
   return list;
 }
 
-function facts(layer, within, size) {
-  const list = [["coordinate", layer.coord], ["kind", layer.kind]];
-  if (layer.nodes && within !== null) list.push(...cellFacts(layer.nodes, within));
-  if (layer.regions && within !== null) list.push(...layer.regions[within].facts);
-  list.push(["reads", layer.in.join(" × ")], ["gives", layer.out.join(" × ")]);
-  if (size !== undefined && within !== null) list.push(["numbers", short(size)]);
+/** Return the facts of a node: those of its layer, or of a cell or region. */
+function nodeFacts(layer, within) {
+  if (within === null) return layerFacts(layer);
+  return [["layer", `${layer.coord} ${layer.kind}`], ...(layer.nodes ? cellFacts(layer.nodes, within) : layer.regions[within].facts)];
+}
+
+function layerFacts(layer) {
+  const list = [["coordinate", layer.coord], ["kind", layer.kind], ["reads", layer.in.join(" × ")], ["gives", layer.out.join(" × ")]];
   if (layer.clock) list.push(["clock", layer.clock]);
   if (layer.disabled) list.push(["state", "disabled: passes its input on"]);
   list.push(["weights", short(layer.weights)]);
+  if (layer.states.length) list.push(["states", layer.states.map(({ name, shape }) => `${name} ${shape.join(" × ")}`).join(", ")]);
   if (layer.children.length) list.push(["contains", layer.children.map(([path, kind]) => `${path}: ${kind}`).join(", ")]);
   return [...list, ...layer.fields.filter(([name]) => !["graph", "program"].includes(name))];
 }
 
-/** Return [first row, past the last, first column, past the last] of a part, or null. */
+/** Return the rows and columns of a parameter that belong to a cell alone, or null. */
 function entryOf(layer, parameter, within) {
   const entry = layer.nodes?.entries?.[parameter.name], place = entry?.place.data[within] ?? -1;
   if (place < 0) return null;
@@ -74,7 +77,7 @@ function edgeLists(inspector, node) {
 
 /** Show a node, or a part of it. */
 export async function showNode(inspector, level) {
-  const { node, source, data } = inspector, place = source.place(node);
+  const { node, source } = inspector, place = source.place(node);
   if (!place) return { element: h("div", {}, h("h2", {}, inspector.nodeName(node)), edgeLists(inspector, node)) };
   const { layer, within } = place, part = level?.kind === "part" ? level : null;
   const names = layer.regions && within !== null ? new Set(layer.regions[within].parameters) : null;
@@ -85,14 +88,15 @@ export async function showNode(inspector, level) {
   const numbers = part ? null : await showNumbers(inspector);
   const element = h("div", { class: "inspect-node" },
     h("h2", {}, part ? part.name : within === null ? layer.kind : inspector.nodeName(node)),
-    part ? null : h("p", { class: "dim inspect-about" }, layer.about),
-    part ? null : pairs(facts(layer, within, data.scene.size?.data[node])),
+    part || within !== null ? null : h("p", { class: "dim inspect-about" }, layer.about),
+    part ? null : pairs(nodeFacts(layer, within)),
     numbers?.element,
     parts.length ? section("Parts", h("div", { class: "inspect-chips" }, parts.slice(0, 64).map(name =>
       h("button", { type: "button", onclick: () => inspector.open({ kind: "part", name }) }, name)))) : null,
     parameters.length ? section("Weights", h("ul", { class: "inspect-list" }, parameters.map(one => parameterRow(inspector, layer, one, within, part)),
       layer.leftOut ? h("li", { class: "dim" }, `and ${short(layer.leftOut)} more`) : null)) : null,
     part ? null : edgeLists(inspector, node),
+    part || within === null ? null : h("details", {}, h("summary", {}, `The whole ${layer.kind}`), h("p", { class: "dim" }, layer.about), pairs(layerFacts(layer))),
     !part && layer.formula ? h("details", {}, h("summary", {}, "Equations"), h("pre", {}, layer.formula)) : null);
   return { element, timed: numbers?.timed, destroy: () => numbers?.destroy?.() };
 }

@@ -5,16 +5,18 @@ import { h, short } from "../elements.js";
 /** Return {element, timed, destroy()} of the numbers of the chosen node. */
 export async function showNumbers(inspector) {
   const { node, source, app, t } = inspector, unit = source.ticks ? "tick" : "row";
-  if (t === null || !source.count) return null;
-  const title = h("h3", {}, `Numbers at ${unit} ${t + 1}`);
+  if (t === null || !(source.live || source.rows.length)) return null;
+  const title = h("h3", {}, t === undefined ? "Numbers" : `Numbers at ${unit} ${t + 1}`);
   let answer;
   try {
     answer = await source.numbers(node, t);
   } catch (error) {
     const nearest = [...source.rows].sort((a, b) => Math.abs(a - t) - Math.abs(b - t))[0];
     const go = nearest === undefined ? null : h("button", { type: "button", onclick: () => inspector.goTo(nearest) }, `Go to ${unit} ${nearest + 1}`);
+    if (source.live && !source.count) return null;
     return { timed: true, element: h("section", {}, title, h("p", { class: "dim" }, error.message || `This page has the numbers of some ${unit}s, not of this one.`), go) };
   }
+  if (t === undefined) title.textContent = `Numbers at ${unit} ${answer.t + 1}`;
   const maps = [], parts = [];
   for (const group of answer.groups) {
     const { data } = group.values, count = data.length;

@@ -31,15 +31,24 @@ function averaged(array, [, columns], [top, bottom], [left, right]) {
  * explain(node, t, group, index, at), rows (those whose numbers the page has), live. Promises reject with a sentence.
  */
 export function makeSource({ data, view, app }) {
-  const held = data.inspection ?? { layers: [], weights: {}, numbers: [], count: 0, missing: [], why: "" };
-  const entries = new Map(held.numbers.map(entry => [`${entry.t}/${entry.node}`, entry]));
+  const held = data.inspection ?? { layers: [], weights: {}, numbers: null, rows: [], count: 0, missing: [], why: "" };
+  let entries = null;
+  /** Return what the page has of a node at a row, or undefined. */
+  async function entryOf(node, t) {
+    if (!entries) {
+      const list = held.numbers ? JSON.parse(new TextDecoder().decode(held.numbers.data)) : [];
+      entries = new Map(list.map(entry => [`${entry.t}/${entry.node}`, entry]));
+    }
+    const entry = entries.get(`${t}/${node}`);
+    return entry && { ...entry, groups: await readTables(entry.groups, app) };
+  }
   const byCoord = new Map(held.layers.map(layer => [layer.coord, layer]));
   const ask = async action => readTables(await app.live.act(view.name, action), app);
   const live = Boolean(app.live && data.inspection);
 
   const source = {
     layers: held.layers, missing: held.missing, count: held.count, ticks: held.ticks, why: held.why, live,
-    rows: [...new Set(held.numbers.map(entry => entry.t))].sort((a, b) => a - b),
+    rows: held.rows,
     /** Return {layer, within} of a node; within is null if the layer is one node. */
     place(node) {
       const layer = held.layers.find(one => node >= one.first && node < one.first + one.count);
@@ -65,15 +74,15 @@ export function makeSource({ data, view, app }) {
     },
     /** Return {fired, groups} of a node at a row. */
     async numbers(node, t) {
-      const entry = entries.get(`${t}/${node}`);
+      const entry = await entryOf(node, t);
       if (entry) return entry;
-      if (live && t < held.count) return ask({ do: "numbers", node, t });
+      if (live) return ask({ do: "numbers", node, t });
       throw new Error(held.count ? "" : held.why);
     },
     /** Return {value, steps, fired} of a number of a node at a row. */
     async explain(node, t, group, index, at = null) {
-      const trace = at ? null : entries.get(`${t}/${node}`)?.explained?.[group]?.[index];
       if (live) return ask({ do: "explain", node, t, of: group, index, ...(at ? { at } : {}) });
+      const trace = (await entryOf(node, t))?.explained?.[group]?.[index];
       if (trace) return trace;
       throw new Error("The steps of this number are not in this page. `volumetric scope` without --html shows them.");
     },

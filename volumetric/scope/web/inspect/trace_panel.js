@@ -2,15 +2,15 @@
 import { h, short } from "../elements.js";
 import { matrixPlace } from "./levels.js";
 
-/** Return a short text about where an operand comes from. */
-function originText(of) {
-  const index = of.index?.length ? `[${of.index.join(", ")}]` : "";
+/** Return a short text about where an operand comes from; parameters and states of layer `own` without its coordinate. */
+function originText(of, own = "") {
+  const name = of.name.startsWith(`${own}/`) ? of.name.slice(own.length + 1) : of.name, index = of.index?.length ? `[${of.index.join(", ")}]` : "";
   const late = of.delay ? `, ${of.delay} ${of.delay === 1 ? "tick" : "ticks"} ago` : "";
   switch (of.kind) {
-    case "parameter": return `${of.name}${index}`;
-    case "layer": return `output of ${of.name}${index}${late}`;
-    case "state": return `${of.name}${index} before`;
-    case "input": return `input ${of.name}${index}`;
+    case "parameter": return `${name}${index}`;
+    case "layer": return `${name}${index}${late}`;
+    case "state": return `${name}${index} before`;
+    case "input": return `${name}${index}`;
     default: return "constant";
   }
 }
@@ -20,7 +20,7 @@ export async function showTrace(inspector, level) {
   const { source, node, t } = inspector, unit = source.ticks ? "tick" : "row";
   if (t === null) throw new Error(source.why);
   const trace = await source.explain(node, t, level.group, level.index, level.at ?? null);
-  const stepId = i => `inspect-step-${i}`;
+  const own = source.place(node)?.layer.coord ?? "", stepId = i => `inspect-step-${i}`;
 
   function link(operand) {
     const { of } = operand;
@@ -31,16 +31,16 @@ export async function showTrace(inspector, level) {
       if (parameter && of.index) {
         const [row, column] = matrixPlace(parameter.shape, of.index);
         const level = { kind: "weight", parameter: parameter.name, row, column, index: of.index };
-        return h("button", { type: "button", class: "inspect-link", onclick: () => { if (layer !== here) inspector.choose(layer.first); inspector.open(level); } }, originText(of));
+        return h("button", { type: "button", class: "inspect-link", onclick: () => { if (layer !== here) inspector.choose(layer.first); inspector.open(level); } }, originText(of, own));
       }
     }
     if (of?.kind === "layer" && source.firstNode(of.name) !== null) {
-      return h("button", { type: "button", class: "inspect-link", onclick: () => inspector.choose(source.firstNode(of.name)) }, originText(of));
+      return h("button", { type: "button", class: "inspect-link", onclick: () => inspector.choose(source.firstNode(of.name)) }, originText(of, own));
     }
     if (operand.at && source.live) {
       return h("button", { type: "button", class: "inspect-link", onclick: () => inspector.open({ kind: "step", group: level.group, index: level.index, at: operand.at, depth: (level.depth ?? 1) + 1 }) }, "how");
     }
-    return of ? h("small", {}, originText(of)) : null;
+    return of ? h("small", {}, originText(of, own)) : null;
   }
   const operandRow = operand => h("tr", {}, h("th", { scope: "row" }, operand.name), h("td", { class: "number", title: String(operand.value) }, short(operand.value)), h("td", {}, link(operand)));
   function termRows(step) {
@@ -48,9 +48,9 @@ export async function showTrace(inspector, level) {
     let sum = 0;
     const rows = step.terms.map(term => {
       sum += Number(term.value);
-      const label = term.factors.map(factor => (factor.of ? originText(factor.of) : factor.name)).join(" · ");
-      return h("tr", { title: term.factors.map(factor => `${factor.of ? originText(factor.of) : factor.name} = ${factor.value}`).join("\n") },
-        h("td", { class: "inspect-factors" }, term.factors.map((factor, i) => [i ? " · " : "", h("span", { class: "number" }, short(factor.value)), " ", link(factor) ?? h("small", {}, factor.name)])),
+      const label = term.factors.map(factor => (factor.of ? originText(factor.of, own) : factor.name)).join(" · ");
+      return h("tr", { title: term.factors.map(factor => `${factor.of ? originText(factor.of, own) : factor.name} = ${factor.value}`).join("\n") },
+        h("td", { class: "inspect-factors" }, term.factors.map((factor, i) => h("div", {}, i ? "× " : "", h("span", { class: "number" }, short(factor.value)), " ", link(factor) ?? h("small", {}, factor.name)))),
         h("td", { class: "number", "aria-label": `${label} is ${term.value}` }, h("i", { class: term.value < 0 ? "inspect-bar minus" : "inspect-bar", style: `width:${(Math.abs(term.value) / total * 100).toFixed(1)}%` }), short(term.value)),
         h("td", { class: "number dim" }, short(sum)));
     });
@@ -69,7 +69,7 @@ export async function showTrace(inspector, level) {
     timed: true,
     element: h("div", { class: "inspect-trace" },
       h("p", { class: "inspect-value number" }, String(trace.value)),
-      h("p", { class: "dim" }, `${level.group}[${level.index}] at ${unit} ${t + 1}, in float64${trace.fired === false ? `; it does not compute at this ${unit}` : ""}`),
+      h("p", { class: "dim" }, `${level.group}[${level.index}] at ${unit} ${(trace.t ?? t) + 1}, in float64${trace.fired === false ? `; it does not compute at this ${unit}` : ""}`),
       list),
   };
 }

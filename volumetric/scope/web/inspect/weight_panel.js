@@ -2,7 +2,7 @@
 import { h } from "../elements.js";
 import { codeText } from "./matrix_panel.js";
 
-const pairs = list => h("dl", { class: "inspect-facts" }, list.map(([name, value]) => [h("dt", {}, name), h("dd", { class: "number" }, value)]));
+const pairs = list => h("dl", { class: "inspect-facts" }, list.flatMap(([name, value]) => [h("dt", {}, name), h("dd", { class: "number" }, value)]));
 
 /** Return a sentence about what a weight does, or null. */
 function meaning(layer, parameter, index) {
