@@ -51,18 +51,28 @@ def activate(page: Page, selector: str) -> None:
     page.click(selector)
 
 
+def activate_named(page: Page, text: str) -> None:
+    """Press the button of the inspector with a text."""
+    page.value(f"[...document.querySelectorAll('.inspect button')].find(one => one.textContent === {text!r}).click()")
+
+
+def text_of(page: Page, selector: str) -> str:
+    return page.value(f"document.querySelector({selector!r}).textContent")
+
+
 def up(page: Page, key: str = "Escape") -> None:
     page.value(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {{key: {key!r}, bubbles: true}}))")
 
 
 def level(page: Page, name: str) -> None:
     """Wait until the inspector shows a level."""
-    page.wait(f"document.querySelector('.inspect').dataset.level === {name!r} && !!document.querySelector('.inspect-body > *')")
+    shown = f"document.querySelector('.inspect').dataset.level === {name!r}"
+    page.wait(f"{shown} && !!document.querySelector('.inspect-body > *')")
     page.value("new Promise(done => setTimeout(done, 40))")
 
 
 def tooltip(page: Page) -> str:
-    return page.value("document.querySelector('.tooltip').textContent")
+    return text_of(page, ".tooltip")
 
 
 def test_from_the_network_to_a_weight_and_back(browser, tmp_path):
@@ -79,17 +89,21 @@ def test_from_the_network_to_a_weight_and_back(browser, tmp_path):
     at_cell(page, "canvas[data-matrix]", 40, 5, click=True)
     page.wait("document.querySelectorAll('.inspect-crumbs li').length === 4")
     level(page, "matrix")
-    assert "rows 49…112, columns 0…15" in page.value("document.querySelector('.inspect-matrix').textContent")
+    assert "rows 49…112, columns 0…15" in text_of(page, ".inspect-matrix")
     at_cell(page, "canvas[data-matrix]", 3, 5)
     weight, packed = params["0.0.3.0/weight"].numpy(), params["0.0.3.0/weight"].packed()
     lines = tooltip(page).split("\n")
-    assert lines[0].startswith("weight[52, 5] = ") and float(lines[0].split("= ")[1]) == weight[52, 5]
+    assert lines[0].startswith("weight[52, 5] = ")
+    assert float(lines[0].split("= ")[1]) == weight[52, 5]
+    assert packed.scales is not None
     assert lines[1] == f"code {packed.codes()[52, 5]}"
     assert float(lines[2].removeprefix("= ").removesuffix(" · code")) == packed.scales[52, 0]
     at_cell(page, "canvas[data-matrix]", 3, 5, click=True)
     level(page, "weight")
-    assert float(page.value("document.querySelector('.inspect-value').textContent")) == weight[52, 5]
-    assert "multiplies number 5 of what is read, for number 52" in page.value("document.querySelector('.inspect').textContent")
+    assert float(text_of(page, ".inspect-value")) == weight[52, 5]
+    assert "multiplies number 5 of what is read, for number 52" in page.value(
+        "document.querySelector('.inspect').textContent"
+    )
     for name, key in (("matrix", "Escape"), ("matrix", "Backspace"), ("node", "Escape"), ("network", "Backspace")):
         up(page, key)
         level(page, name)
@@ -102,24 +116,28 @@ def test_an_output_is_explained_at_a_frame(browser, tmp_path):
     page = show(browser, document(network, params, x, recording, explain=[11], most_bytes=1 << 20), tmp_path)
     page.value("scope.selection.set(1)")
     level(page, "node")
-    assert "not of this one" in page.value("document.querySelector('.inspect').textContent")  # frame 0 is not there
-    page.value("[...document.querySelectorAll('.inspect-body button')].find(one => one.textContent === 'Go to row 12').click()")
+    assert "not of this one" in text_of(page, ".inspect")  # frame 0 is not there
+    page.value(
+        "[...document.querySelectorAll('.inspect-body button')].find(one => one.textContent === 'Go to row 12').click()"
+    )
     page.wait("!!document.querySelector('canvas[data-group=output]')")
     at_cell(page, "canvas[data-group=output]", 0, 3, click=True)
     level(page, "number")
     want = Inspection(network, params, x).explain(1, 11, index=3)
-    assert float(page.value("document.querySelector('.inspect-value').textContent")) == pytest.approx(want["value"], rel=1e-12)
-    assert page.value("document.querySelector('.inspect-formula code').textContent") == "o · tanh(c′)"
+    assert float(text_of(page, ".inspect-value")) == pytest.approx(want["value"], rel=1e-12)
+    assert text_of(page, ".inspect-formula code") == "o · tanh(c′)"
     page.value("document.querySelector('.inspect-step:nth-child(4) .inspect-terms .inspect-link').click()")
     level(page, "weight")
-    assert page.value("document.querySelector('[aria-current]').textContent").startswith("ih.weight[51, ")
+    assert text_of(page, "[aria-current]").startswith("ih.weight[51, ")
     page.value("scope.selection.set(2)")
     level(page, "node")
-    page.value("[...document.querySelectorAll('.inspect-chips button')].find(one => one.textContent === 'head 2').click()")
+    page.value(
+        "[...document.querySelectorAll('.inspect-chips button')].find(one => one.textContent === 'head 2').click()"
+    )
     level(page, "part")
     activate(page, '[data-parameter="o.weight"]')
     level(page, "matrix")
-    assert "rows 0…15, columns 8…11" in page.value("document.querySelector('.inspect-matrix').textContent")
+    assert "rows 0…15, columns 8…11" in text_of(page, ".inspect-matrix")
     address = page.value("scope.state.address()")
     assert "inspect=" in address
     open_page(page, address)  # the link holds the level
@@ -140,11 +158,11 @@ def test_a_program_behind_the_page_answers_the_rest(browser):
         at_cell(page, "canvas[data-group=output]", 0, 6, click=True)
         level(page, "number")
         want = Inspection(network, params, x).explain(2, 7, index=6)
-        assert float(page.value("document.querySelector('.inspect-value').textContent")) == want["value"]
-        page.value("[...document.querySelectorAll('.inspect-link')].find(one => one.textContent === 'how').click()")
+        assert float(text_of(page, ".inspect-value")) == want["value"]
+        activate_named(page, "how")
         level(page, "step")
-        assert "head" in page.value("document.querySelector('.inspect-step').textContent")
-        before = page.value("document.querySelector('.inspect-value').textContent")
+        assert "head" in text_of(page, ".inspect-step")
+        before = text_of(page, ".inspect-value")
         page.value("scope.time.set(9)")
         page.wait(f"document.querySelector('.inspect-value')?.textContent !== {before!r}")
         page.value("scope.selection.set(3)")
@@ -152,8 +170,10 @@ def test_a_program_behind_the_page_answers_the_rest(browser):
         activate(page, "[data-parameter=weight]")
         page.wait("!!document.querySelector('canvas[data-matrix]')")
         page.value("document.querySelector('canvas[data-matrix]').focus()")
-        page.value("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))")
-        assert "columns 1" in page.value("document.querySelector('.status').textContent")
+        page.value(
+            "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))"
+        )
+        assert "columns 1" in text_of(page, ".status")
     finally:
         server.close()
         browser.open("about:blank")
@@ -161,11 +181,11 @@ def test_a_program_behind_the_page_answers_the_rest(browser):
 
 @pytest.mark.thorough
 def test_a_page_without_weights_says_so(browser, tmp_path):
-    network, params, x, recording = recorded()
+    network, params, _, recording = recorded()
     page = show(browser, document(network, params, None, recording, most_bytes=0), tmp_path)
     page.value("scope.selection.set(1)")
     level(page, "node")
     assert not page.value("document.querySelector('.inspect').textContent.includes('Numbers')")
     activate(page, '[data-parameter="hh.weight"]')
     page.wait("!!document.querySelector('.inspect-sentence')")
-    assert "not in this page" in page.value("document.querySelector('.inspect-sentence').textContent")
+    assert "not in this page" in text_of(page, ".inspect-sentence")

@@ -64,7 +64,7 @@ def _shares(graph: RowGraph, node: Node, row: int, head: int) -> Array:
 
 def edge_attend_rule(graph: RowGraph, node: Node, k: int, flat: int) -> NumberStep:
     """Explain an output of ``edge_attend``: ``Σ α v`` over the edges of a receiver."""
-    q, kv, _, starts, senders, *_ = node.inputs
+    _, kv, _, starts, senders, *_ = node.inputs
     if k:
         note = "the softmax over a receiver's edges of q · k / √d + bias"
         return NumberStep(formula="α", value=float(graph.values[node.outputs[k]].flat[flat]), note=note)

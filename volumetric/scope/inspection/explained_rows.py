@@ -130,14 +130,12 @@ class _NetworkRows:
             first, state = t, self._state_before(begin, t)
         graph = prepare_graph(self._open, end - first)
         position = first - begin
-        buffers = buffers_of(graph, self._params, {k: v for k, v in state.values.items()}, position)
+        buffers = buffers_of(graph, self._params, state.values, position)
         left = iter([self._rows[name][first:end] for name in self._plan.inputs])
         inputs = [positions_from(position, end - first) if i in graph.derived else next(left) for i in graph.inputs]
         values = evaluate(graph, inputs, buffers)
         names = list(self._plan.outputs)
-        outputs = {
-            str(coord): graph.outputs[names.index(f"{_OUTPUT}{i}")] for i, coord in enumerate(self._coords)
-        }
+        outputs = {str(coord): graph.outputs[names.index(f"{_OUTPUT}{i}")] for i, coord in enumerate(self._coords)}
         fed = [i for i in graph.inputs if i not in graph.derived]
         origins = {i: Origin("input", name) for i, name in zip(fed, self._plan.inputs, strict=True)}
         for at, i in outputs.items():
@@ -161,14 +159,12 @@ class _NetworkRows:
 class _TickRows:
     """Ticks of a clocked network."""
 
-    def __init__(
-        self, clocked: Clocked, params: Params, rows: Mapping[str, Array], marks: Array, per_row: int
-    ) -> None:
+    def __init__(self, clocked: Clocked, params: Params, rows: Mapping[str, Array], marks: Array, per_row: int) -> None:
         from volumetric.devices.reference_device import ReferenceDevice
 
         self._clocked, self._params, self._rows, self._marks, self._per_row = clocked, params, rows, marks, per_row
         self._device = ReferenceDevice(np.float64)
-        self._stream, self._at = self._device.stream(clocked, params), 0
+        self._stream, self._at = clocked.stream_on(self._device, params), 0
         self._ticks: dict[int, _Tick] = {}
 
     @property
@@ -184,7 +180,7 @@ class _TickRows:
     def _tick(self, t: int) -> _Tick:
         if t not in self._ticks:
             if self._at > t:
-                self._stream, self._at = self._device.stream(self._clocked, self._params), 0
+                self._stream, self._at = self._clocked.stream_on(self._device, self._params), 0
             self._advance(t)
             row, late = divmod(t, self._per_row)
             new_rows = {} if late else {name: x[row : row + 1] for name, x in self._rows.items()}
@@ -269,9 +265,7 @@ class _Tick:
         origins = {fed[0]: reads[0][0]} if fed else {}
         sums = {fed[0]: tuple(reads)} if fed and len(reads) > 1 else {}
         origins |= {fed[1]: skip[0][0]} if skip else {}
-        return RowGraph(
-            graph=graph, values=values, outputs={str(coord): graph.outputs[0]}, origins=origins, sums=sums
-        )
+        return RowGraph(graph=graph, values=values, outputs={str(coord): graph.outputs[0]}, origins=origins, sums=sums)
 
     def _read(self, source: Source, row: tuple[int, ...]) -> tuple[Origin, Array]:
         """Return a source of a layer, and its value, ``[1, …]``."""

@@ -1,4 +1,4 @@
-"""Adds to a scene what its inspector shows: for small networks all of it, for others what the page's program answers."""
+"""Adds to a scene what its inspector shows: all of a small network; of others the page's program answers the rest."""
 
 from __future__ import annotations
 

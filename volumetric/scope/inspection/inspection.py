@@ -21,7 +21,13 @@ from volumetric.program.layer.program_layer import Program
 from volumetric.scope.document import encode_message
 from volumetric.scope.inspection.explained_rows import ExplainedRows, explained_rows
 from volumetric.scope.inspection.layer_facts import layer_facts
-from volumetric.scope.inspection.node_numbers import describe_held, describe_numbers, find_number, number_groups, trace_held
+from volumetric.scope.inspection.node_numbers import (
+    describe_held,
+    describe_numbers,
+    find_number,
+    number_groups,
+    trace_held,
+)
 from volumetric.scope.inspection.number_trace import STEPS, TERMS, trace_number
 from volumetric.scope.inspection.parameter_blocks import matrix_shape, parameter_block
 

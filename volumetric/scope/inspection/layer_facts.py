@@ -28,9 +28,7 @@ _PARAMS: Final = 400
 """Maximum number of parameters of a layer that are listed."""
 
 
-def layer_facts(
-    machine: Network | Clocked, params: Params, coord: Coord, *, statistics: bool = True
-) -> dict[str, Any]:
+def layer_facts(machine: Network | Clocked, params: Params, coord: Coord, *, statistics: bool = True) -> dict[str, Any]:
     """Return the facts of a layer as JSON data.
 
     Parameters
@@ -53,7 +51,9 @@ def layer_facts(
             _parameter(network, params, coord, spec, p.name, statistics=statistics) for p in spec.tensors()[:_PARAMS]
         ],
         "leftOut": max(0, len(spec.tensors()) - _PARAMS),
-        "states": [{"name": state.name, "shape": list(state.shape), "kind": state.kind} for state in _states(network, coord)],
+        "states": [
+            {"name": state.name, "shape": list(state.shape), "kind": state.kind} for state in _states(network, coord)
+        ],
         "children": [[path, child.kind] for path, child in spec.children().items()][:_FIELDS],
     }
     if isinstance(machine, Clocked):

@@ -73,9 +73,7 @@ def _whole(graph: RowGraph, name: str, tensor: int) -> NumberGroup:
     return NumberGroup(name, tensor, np.arange(graph.values[tensor].size), inner)
 
 
-def _fabric_numbers(
-    graph: RowGraph, spec: Fabric, at: str, index: int, states: Mapping[str, int]
-) -> list[NumberGroup]:
+def _fabric_numbers(graph: RowGraph, spec: Fabric, at: str, index: int, states: Mapping[str, int]) -> list[NumberGroup]:
     facts = spec.facts
     if index >= facts.senders_count:
         output = _output(graph, at)
@@ -140,4 +138,7 @@ def trace_held(held: Array, index: int) -> dict[str, Any]:
         raise SpecError(f"output has {held.size} numbers, there is no number {index}")
     value = float(held.ravel()[index])
     note = "the layer does not compute at this tick, so it keeps its output of the tick before"
-    return {"value": value, "steps": [{"formula": "y before", "value": value, "op": "kept", "note": note, "operands": []}]}
+    return {
+        "value": value,
+        "steps": [{"formula": "y before", "value": value, "op": "kept", "note": note, "operands": []}],
+    }

@@ -103,7 +103,10 @@ def _linear(graph: RowGraph, node: Node, k: int, flat: int) -> NumberStep:
     if attrs["combine"] == "gated":
         gate, up = (
             Operand(name=name, value=step.value, step=step)
-            for name, step in (("g", _product(graph, roles, 0, row, column)), ("u", _product(graph, roles, 1, row, column)))
+            for name, step in (
+                ("g", _product(graph, roles, 0, row, column)),
+                ("u", _product(graph, roles, 1, row, column)),
+            )
         )
         return gate_step(gate, up, attrs)
     part = 0
@@ -201,7 +204,9 @@ def _softmax(graph: RowGraph, node: Node, k: int, flat: int) -> NumberStep:
     top = float(row.max())
     with np.errstate(all="ignore"):
         total = float(np.exp(row - top).sum()) if np.isfinite(top) else float("nan")
-        value = float(np.exp(own.value - top) / total) if np.isfinite(top) else float(np.where(top == -np.inf, 0, np.nan))
+        value = (
+            float(np.exp(own.value - top) / total) if np.isfinite(top) else float(np.where(top == -np.inf, 0, np.nan))
+        )
     numbers = (own, Operand(name="max", value=top), Operand(name="Σ", value=total))
     note = f"Σ is the sum of exp(x − max) over the {wide} numbers of the row"
     return NumberStep(formula="exp(x − max) / Σ", value=value, operands=numbers, note=note)
@@ -228,8 +233,10 @@ def _linear_in(graph: RowGraph, node: Node, k: int, flat: int) -> NumberStep:
     """Explain a number of an operation that is linear in some inputs by its gradients, which are the coefficients."""
     terms: list[Term] = []
     for i, slope in _coefficients(graph, node, flat).items():
-        for at in np.flatnonzero(slope).tolist():
-            terms.append(Term((Operand(name="c", value=float(slope.flat[at])), read(graph, i, at, "x"))))
+        terms += [
+            Term((Operand(name="c", value=float(slope.flat[at])), read(graph, i, at, "x")))
+            for at in np.flatnonzero(slope).tolist()
+        ]
     return sum_step(terms, "Σ c · x", "c are the coefficients of the operation: weights, shares or decays")
 
 

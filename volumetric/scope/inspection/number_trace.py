@@ -103,7 +103,10 @@ class _Trace:
             shown = order[: self._most_terms].tolist()
             described["count"] = len(values)
             described["terms"] = [
-                {"value": float(values[n]), "factors": [self._operand(of, follow=rank < 2) for of in step.terms[n].factors]}
+                {
+                    "value": float(values[n]),
+                    "factors": [self._operand(of, follow=rank < 2) for of in step.terms[n].factors],
+                }
                 for rank, n in enumerate(shown)
             ]
             with np.errstate(all="ignore"):
@@ -121,7 +124,7 @@ class _Trace:
         if of.tensor is None:
             return described
         if of.flat < 0 and of.tensor in self.graph.sums:
-            origin, array = self.graph.sums[of.tensor][-of.flat - 1]
+            origin, _ = self.graph.sums[of.tensor][-of.flat - 1]
             return {**described, "of": {"kind": origin.kind, "name": origin.name, "delay": origin.delay}}
         place = self.graph.resolve(of.tensor, of.flat)
         if place is None:

@@ -151,9 +151,7 @@ def prepare_graph(graph: Graph, rows: int) -> Graph:
     return write_out(bound, lambda node: node.op not in WRITTEN_OUT)
 
 
-def evaluate(
-    graph: Graph, inputs: Sequence[Array], buffers: MutableMapping[str, Array]
-) -> dict[int, Array]:
+def evaluate(graph: Graph, inputs: Sequence[Array], buffers: MutableMapping[str, Array]) -> dict[int, Array]:
     """Return the value of every tensor of a graph of fixed shapes, in float64; `buffers` become those after it."""
     whole = replace(graph, outputs=tuple(i for node in graph.nodes for i in node.outputs) or graph.outputs)
     interpreter = Interpreter(whole, np.float64)
