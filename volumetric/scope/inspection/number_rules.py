@@ -152,7 +152,8 @@ def _mix(graph: RowGraph, node: Node, k: int, flat: int) -> NumberStep:
     for i, branch in enumerate(branches):
         weight = read(graph, weights, row * len(branches) + i, "p")
         if not node.attrs["weighted"]:
-            weight = Operand(name="p", value=float(weight.value != 0), tensor=weights, flat=weight.flat)
+            chosen = NumberStep(formula="1 if p is not 0, else 0", value=float(weight.value != 0), operands=(weight,))
+            weight = Operand(name="chosen", value=chosen.value, step=chosen)
         terms.append(Term((weight, read(graph, branch, flat, "x"))))
     return sum_step(terms, "Σ p · x", "x are the outputs of the branches, p their weights")
 
