@@ -171,6 +171,62 @@ def test_nodes_of_fabrics_and_regions_of_programs_have_numbers(name):
     assert encode_document(ScopeDocument(title="t", source="s", views=(view,)))
 
 
+def test_the_last_tick_of_a_running_stream_is_explained():
+    clocked = machine()
+    params = initialise(clocked.network)
+    stream = clocked.stream_on(ReferenceDevice(np.float64), params)
+    inspection = Inspection(clocked, params)
+    for t, x in enumerate(np.random.default_rng(2).standard_normal((4, 1, 3))):
+        inspection.see(t, stream.state(), {"input": x})
+        stream.run(x[None])
+    for node, coord in enumerate(clocked.network.layers):
+        want = stream.state()[f"out/{coord}/1"].ravel()
+        assert inspection.numbers(node)["t"] == 3
+        assert inspection.numbers(node)["groups"][0]["values"] == pytest.approx(want, rel=1e-6)
+        assert inspection.explain(node, None, index=1)["value"] == pytest.approx(want[1], rel=1e-6)
+    with pytest.raises(SpecError, match="its last row 3 only"):
+        inspection.numbers(0, 1)
+
+
+@pytest.mark.parametrize("name", ["gru", "mha"])
+def test_the_last_row_of_a_running_stream_is_explained(name):
+    network, params, x = alone(name)
+    executable = ReferenceDevice(np.float64).compile(lower(network), params)
+    state = executable.new_state()
+    executable.run([SequenceRows(state, x[:2], "last")])
+    inspection = Inspection(network, params)
+    inspection.see(7, state.values, {"input": x[2:]})  # the stream was reset in between
+    assert inspection.explain(0, 7, index=1)["value"] == pytest.approx(
+        Inspection(network, params, x).explain(0, 2, index=1)["value"], rel=1e-9
+    )
+
+
+def test_other_actions_go_to_the_source_behind():
+    class Behind:
+        def connect(self, send):
+            send({"view": "net"})
+
+        def act(self, view, action):
+            return {"asked": action["do"]}
+
+        def snapshot(self):
+            return ["net"]
+
+        def close(self):
+            self.closed = True
+
+    network = sequential(4, 2)
+    behind, sent = Behind(), []
+    source = InspectionSource({"net": Inspection(network, initialise(network))}, behind)
+    source.connect(sent.append)
+    assert sent == [{"view": "net"}]
+    assert source.act("net", {"do": "mask"}) == {"asked": "mask"}
+    assert source.act("net", {"do": "facts", "node": 0})["kind"] == "dense"
+    assert source.snapshot() == ["net"]
+    source.close()
+    assert behind.closed
+
+
 def test_quantised_weights_have_codes_scales_and_offsets():
     network = Network(layers={HERE: Dense(64, 40)}, input_shape=(64,))
     params = initialise(network)

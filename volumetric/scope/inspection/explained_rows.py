@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from volumetric.base._typing import ROWS, Array
+from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.clocked import Clocked
 from volumetric.clocked.layer_clocks import firing_layers
-from volumetric.clocked.states import out_key, port_key
-from volumetric.graph.build import GraphBuilder
 from volumetric.graph.open_interpreter import positions_from
-from volumetric.layers.emit_scope import Scope
 from volumetric.network import Network, Params
 from volumetric.network.grid import Coord
-from volumetric.network.wiring import Source
 from volumetric.run.device import SequenceRows
 from volumetric.run.graph.network_graph import layered_graph
 from volumetric.run.lower import looks_ahead, lower
 from volumetric.run.streams.row_stream import with_outputs
 from volumetric.run.streams.stream_io import check_rows
+from volumetric.scope.inspection.explained_ticks import ExplainedTick, TickRows
 from volumetric.scope.inspection.row_graph import EXPLAINED, Origin, RowGraph, buffers_of, evaluate, prepare_graph
 
 if TYPE_CHECKING:
+    from volumetric.devices.reference_device import ReferenceExecutable
     from volumetric.devices.reference_state import ReferenceState
 
 MOST_WEIGHTS: Final = 30_000_000
 """Maximum number of weights of a network whose numbers are explained: they are decoded to float64."""
 _SNAPSHOTS: Final = 8
+_AT_ONCE: Final = 1024  # rows of a network that looks ahead
 _OUTPUT: Final = "explained."
 
 
@@ -52,9 +53,15 @@ class ExplainedRows(Protocol):
 
 
 def explained_rows(
-    machine: Network | Clocked, params: Params, rows: Array | Mapping[str, Array], *, resets: Array | None, per_row: int
+    machine: Network | Clocked,
+    params: Params,
+    rows: Array | Mapping[str, Array],
+    *,
+    resets: Array | None,
+    per_row: int,
+    row: int,
 ) -> ExplainedRows:
-    """Return the rows of one sequence, ``[T, …]`` or ``[1, T, …]``, or by input.
+    """Return the rows of one sequence, ``[T, …]``, or of sequence `row` of ``[B, T, …]``, or of dicts of these.
 
     Raises
     ------
@@ -62,38 +69,94 @@ def explained_rows(
     ShapeError : rows do not match the network's inputs
     """
     network = machine.network if isinstance(machine, Clocked) else machine
+    _check_size(params)
+    arrays, count = _checked(network, rows, row)
+    marks = np.zeros(count, bool) if resets is None else np.asarray(resets, bool)
+    marks = marks[row] if marks.ndim == 2 else marks
+    if marks.shape != (count,):
+        raise SpecError(f"resets: expected {count} marks, got {list(marks.shape)}")
+    if isinstance(machine, Clocked):
+        return TickRows(machine, params, arrays, marks, per_row)
+    return _NetworkRows(network, params, arrays, marks)
+
+
+class SeenRows:
+    """The last row of a running stream: takes it over without computing, until its numbers are asked for.
+
+    Raises
+    ------
+    UnsupportedError : the network has too many weights
+    """
+
+    def __init__(self, machine: Network | Clocked, params: Params) -> None:
+        _check_size(params)
+        self._machine, self._params = machine, params
+        self._rows = None if isinstance(machine, Clocked) else _NetworkRows(machine, params, {}, np.zeros(0, bool))
+        self._row: tuple[int, Mapping[str, Array], Mapping[str, Array]] = (-1, {}, {})
+        self._tick: ExplainedTick | None = None
+        self._graph: RowGraph | None = None
+
+    def see(self, t: int, before: Mapping[str, Array], rows: Mapping[str, Array]) -> None:
+        """Take over a row, see `Inspection.see`."""
+        self._row, self._tick, self._graph = (t, before, rows), None, None
+
+    @property
+    def count(self) -> int:
+        return self._row[0] + 1
+
+    def held(self, coord: Coord, t: int) -> Array | None:
+        self._check(t)
+        return self._ticked().held(coord) if self._rows is None else None
+
+    def graph(self, coord: Coord, t: int) -> RowGraph:
+        self._check(t)
+        if self._rows is None:
+            return self._ticked().graph(coord)
+        if self._graph is None:
+            self._graph = self._rows.seen_graph(*self._row)
+        return self._graph
+
+    def _ticked(self) -> ExplainedTick:
+        if self._tick is None:
+            _, before, rows = self._row
+            assert isinstance(self._machine, Clocked)
+            fired = firing_layers(self._machine, before.__getitem__, rows, np.zeros(1, bool))[:, 0]
+            self._tick = ExplainedTick(self._machine, self._params, before, rows, fired)
+        return self._tick
+
+    def _check(self, t: int) -> None:
+        if t != self._row[0]:
+            raise SpecError(f"a running stream has the numbers of its last row {self._row[0]} only, not of row {t}")
+
+
+def _check_size(params: Params) -> None:
     size = sum(store.size for store in params.values())
     if size > MOST_WEIGHTS:
         raise UnsupportedError(
             f"numbers are explained for networks of up to {MOST_WEIGHTS:,} weights; this one has {size:,}",
             hint="its weights can be looked at nevertheless",
         )
-    inputs, count = check_rows(network, _one_sequence(network, rows), 1)
-    marks = np.zeros(count, bool) if resets is None else np.asarray(resets, bool).reshape(-1)
-    if len(marks) != count:
-        raise SpecError(f"resets: expected {count} marks, got {len(marks)}")
-    arrays = {name: value[0] for name, value in inputs.items()}
-    if isinstance(machine, Clocked):
-        return _TickRows(machine, params, arrays, marks, per_row)
-    return _NetworkRows(network, params, arrays, marks)
 
 
-def _one_sequence(network: Network, rows: Array | Mapping[str, Array]) -> Array | dict[str, Array]:
-    """Add the axis of sequences where it is missing."""
-    if isinstance(rows, Mapping):
-        axes = {name: len(port.shape) for name, port in network.ports.items()}
-        return {n: np.asarray(x)[None] if np.ndim(x) == 1 + axes.get(n, 1) else np.asarray(x) for n, x in rows.items()}
-    x = np.asarray(rows)
-    port = next(iter(network.ports.values()))
-    return x[None] if x.ndim == 1 + len(port.shape) else x
+def _checked(network: Network, rows: Array | Mapping[str, Array], row: int) -> tuple[dict[str, Array], int]:
+    """Return the rows of one sequence by input, ``[T, …]``, and their number."""
+    ports = network.ports
+    named = dict(rows) if isinstance(rows, Mapping) else {next(iter(ports)): rows}
+    single: dict[str, Array] = {}
+    for name, value in named.items():
+        x = np.asarray(value)
+        many = name in ports and x.ndim == 2 + len(ports[name].shape)
+        if many and not 0 <= row < len(x):
+            raise SpecError(f"there is no sequence {row} among {len(x)}")
+        single[name] = x[row : row + 1] if many else x[None]
+    inputs, count = check_rows(network, single if isinstance(rows, Mapping) else next(iter(single.values())), 1)
+    return {name: value[0] for name, value in inputs.items()}, count
 
 
 class _NetworkRows:
     """Rows of a network that computes row by row."""
 
     def __init__(self, network: Network, params: Params, rows: Mapping[str, Array], marks: Array) -> None:
-        from volumetric.devices.reference_device import ReferenceDevice
-
         self._network, self._rows, self._marks = network, rows, marks
         self._coords = list(network.layers)
         plan = lower(with_outputs(network, {f"{_OUTPUT}{i}": coord for i, coord in enumerate(self._coords)}))
@@ -103,9 +166,14 @@ class _NetworkRows:
         # noise depends on the number of a row in its call
         self._whole |= any(node.op == "gumbel" for node in self._open.nodes)
         self._params = params
-        self._executable = ReferenceDevice(np.float64).compile(plan, params)
         self._snapshots: dict[int, ReferenceState] = {}
         self._last: tuple[int, RowGraph] | None = None
+
+    @cached_property
+    def _executable(self) -> ReferenceExecutable:
+        from volumetric.devices.reference_device import ReferenceDevice
+
+        return ReferenceDevice(np.float64).compile(self._plan, self._params)
 
     @property
     def count(self) -> int:
@@ -125,14 +193,29 @@ class _NetworkRows:
         state = self._executable.new_state()
         if self._whole:
             later = np.flatnonzero(self._marks[t + 1 :])
+            if self.count > _AT_ONCE:
+                raise UnsupportedError(
+                    f"rows of this network depend on later ones: up to {_AT_ONCE} are explained, got {self.count}"
+                )
             end, first = t + 1 + int(later[0]) if later.size else self.count, begin
         else:
             first, state = t, self._state_before(begin, t)
-        graph = prepare_graph(self._open, end - first)
-        position = first - begin
-        buffers = buffers_of(graph, self._params, state.values, position)
-        left = iter([self._rows[name][first:end] for name in self._plan.inputs])
-        inputs = [positions_from(position, end - first) if i in graph.derived else next(left) for i in graph.inputs]
+        rows = {name: self._rows[name][first:end] for name in self._plan.inputs}
+        return self._row_graph(rows, t - first, state.values, first - begin)
+
+    def seen_graph(self, t: int, before: Mapping[str, Array], rows: Mapping[str, Array]) -> RowGraph:
+        """Return the numbers of a row of a stream with the states `before` it; keys and values count its rows."""
+        held = [np.size(before[key]) // prod(of.shape) for key, of in self._plan.states.items()
+                if of.kind == "rows" and key in before]  # fmt: skip
+        return self._row_graph(rows, 0, before, max(held, default=t))
+
+    def _row_graph(self, rows: Mapping[str, Array], row: int, states: Mapping[str, Array], position: int) -> RowGraph:
+        """Return the numbers of the rows of a call, of which `row` is explained."""
+        count = len(rows[next(iter(self._plan.inputs))])
+        graph = prepare_graph(self._open, count)
+        buffers = buffers_of(graph, self._params, states, position)
+        left = iter([rows[name] for name in self._plan.inputs])
+        inputs = [positions_from(position, count) if i in graph.derived else next(left) for i in graph.inputs]
         values = evaluate(graph, inputs, buffers)
         names = list(self._plan.outputs)
         outputs = {str(coord): graph.outputs[names.index(f"{_OUTPUT}{i}")] for i, coord in enumerate(self._coords)}
@@ -140,7 +223,7 @@ class _NetworkRows:
         origins = {i: Origin("input", name) for i, name in zip(fed, self._plan.inputs, strict=True)}
         for at, i in outputs.items():
             origins.setdefault(i, Origin("layer", at))
-        return RowGraph(graph=graph, values=values, outputs=outputs, origins=origins, row=t - first)
+        return RowGraph(graph=graph, values=values, outputs=outputs, origins=origins, row=row)
 
     def _state_before(self, begin: int, t: int) -> ReferenceState:
         """Return the state after the rows `begin` … `t`."""
@@ -154,128 +237,3 @@ class _NetworkRows:
             while len(self._snapshots) > _SNAPSHOTS:
                 self._snapshots.pop(next(iter(self._snapshots)))
         return state
-
-
-class _TickRows:
-    """Ticks of a clocked network."""
-
-    def __init__(self, clocked: Clocked, params: Params, rows: Mapping[str, Array], marks: Array, per_row: int) -> None:
-        from volumetric.devices.reference_device import ReferenceDevice
-
-        self._clocked, self._params, self._rows, self._marks, self._per_row = clocked, params, rows, marks, per_row
-        self._device = ReferenceDevice(np.float64)
-        self._stream, self._at = clocked.stream_on(self._device, params), 0
-        self._ticks: dict[int, _Tick] = {}
-
-    @property
-    def count(self) -> int:
-        return len(self._marks) * self._per_row
-
-    def held(self, coord: Coord, t: int) -> Array | None:
-        return self._tick(t).held(coord)
-
-    def graph(self, coord: Coord, t: int) -> RowGraph:
-        return self._tick(t).graph(coord)
-
-    def _tick(self, t: int) -> _Tick:
-        if t not in self._ticks:
-            if self._at > t:
-                self._stream, self._at = self._clocked.stream_on(self._device, self._params), 0
-            self._advance(t)
-            row, late = divmod(t, self._per_row)
-            new_rows = {} if late else {name: x[row : row + 1] for name, x in self._rows.items()}
-            if not late and self._marks[row]:
-                self._stream.reset()
-            before = self._stream.state()
-            fired = firing_layers(self._clocked, before.__getitem__, new_rows, np.zeros(1, bool))[:, 0]
-            self._ticks[t] = _Tick(self._clocked, self._params, before, new_rows, fired)
-            while len(self._ticks) > _SNAPSHOTS:
-                self._ticks.pop(next(iter(self._ticks)))
-            self._advance(t + 1)
-        return self._ticks[t]
-
-    def _advance(self, t: int) -> None:
-        """Run ticks up to `t`."""
-        while self._at < t:
-            row, late = divmod(self._at, self._per_row)
-            if late or t - self._at < self._per_row:
-                resets = np.array([[float(self._marks[row])]]) if not late and self._marks[row] else None
-                x = None if late else {name: of[None, row : row + 1] for name, of in self._rows.items()}
-                self._stream.run(x, ticks=None if x else 1, resets=resets)
-                self._at += 1
-                continue
-            last = min(t // self._per_row, row + 64)
-            part = {name: of[None, row:last] for name, of in self._rows.items()}
-            self._stream.run(part, per_row=self._per_row, resets=self._marks[None, row:last].astype(np.float32))
-            self._at = last * self._per_row
-
-
-class _Tick:
-    """One tick: what each layer reads, and its states before."""
-
-    def __init__(
-        self,
-        clocked: Clocked,
-        params: Params,
-        before: Mapping[str, Array],
-        new_rows: Mapping[str, Array],
-        fired: Array,
-    ) -> None:
-        self._clocked, self._params, self._before, self._new_rows = clocked, params, before, new_rows
-        self._fired = fired
-        self._graphs: dict[Coord, RowGraph] = {}
-
-    def held(self, coord: Coord) -> Array | None:
-        """Return the output that a layer keeps; None: it computes a new one."""
-        if self._fired[list(self._clocked.network.layers).index(coord)]:
-            return None
-        return np.asarray(self._before[out_key(coord, 1)], np.float64)
-
-    def graph(self, coord: Coord) -> RowGraph:
-        """Return the numbers of one layer."""
-        if coord not in self._graphs:
-            self._graphs[coord] = self._build(coord)
-        return self._graphs[coord]
-
-    def _build(self, coord: Coord) -> RowGraph:
-        network, wire = self._clocked.network, self._clocked.wires[coord]
-        row = network.reads[coord][1:]
-        reads = [self._read(source, row) for source in wire.inputs]
-        skip = [] if wire.skip is None else [self._read(wire.skip, row)]
-        total = reads[0][1] if len(reads) == 1 else np.sum([of for _, of in reads], 0)
-        work = GraphBuilder(EXPLAINED)
-        x = work.input("x", (ROWS, *row), "int32" if total.dtype.kind == "i" else "float32")
-
-        def param(name: str, shape: tuple[int, ...]) -> int:
-            return work.stored_tensor(network.resolve(f"{coord}/{name}"), shape)
-
-        inputs, arrays = [x], [total]
-        if wire.identity:
-            y = work.reshape(x, (ROWS, *row))
-        elif skip:
-            inputs.append(work.input("skip", (ROWS, *row)))
-            arrays.append(skip[0][1])
-            y = work.add(*inputs)
-        else:
-            y = Scope(work=work, param=param, path=str(coord), resumes=True).emit(network.layers[coord], x)
-        graph = prepare_graph(work.finish([y]), 1)
-        values = evaluate(graph, [positions_from(0, 1) if i in graph.derived else arrays.pop(0) for i in graph.inputs],
-                             buffers_of(graph, self._params, self._before, 0))  # fmt: skip
-        fed = [i for i in graph.inputs if i not in graph.derived]
-        origins = {fed[0]: reads[0][0]} if fed else {}
-        sums = {fed[0]: tuple(reads)} if fed and len(reads) > 1 else {}
-        origins |= {fed[1]: skip[0][0]} if skip else {}
-        return RowGraph(graph=graph, values=values, outputs={str(coord): graph.outputs[0]}, origins=origins, sums=sums)
-
-    def _read(self, source: Source, row: tuple[int, ...]) -> tuple[Origin, Array]:
-        """Return a source of a layer, and its value, ``[1, …]``."""
-        clocked, before = self._clocked, self._before
-        if source.coord is None:
-            name = source.port
-            held = before.get(port_key(name))
-            value = self._new_rows.get(name, held)
-            port = clocked.network.ports[name]
-            return Origin("input", name), np.zeros((1, *port.shape)) if value is None else np.asarray(value)
-        delay = max(1, source.delay)
-        key = f"read/{source.coord}" if source.side == "input" else out_key(source.coord, delay)
-        return Origin("layer", str(source.coord), delay), np.asarray(before[key])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from volumetric.scope.document import ScopeView, encode_message
 from volumetric.scope.inspection.inspection import ACTIONS, Inspection
 from volumetric.scope.inspection.layer_facts import fabric_nodes, layer_facts, program_nodes
 from volumetric.scope.inspection.parameter_blocks import matrix_shape, parameter_block
+
+if TYPE_CHECKING:
+    from volumetric.scope.live_server import LiveSource
 
 BYTES: Final = 120_000
 """Default bytes of weights in a page, and of compressed numbers with their explanations."""
@@ -37,6 +40,7 @@ def inspected(
     *,
     resets: Array | None = None,
     per_row: int = 1,
+    row: int = 0,
     explain: Sequence[int] | None = None,
     most_bytes: int = BYTES,
 ) -> ScopeView:
@@ -45,9 +49,10 @@ def inspected(
     Parameters
     ----------
     view : view of `scene_tables.scene_view`, of this network
-    rows : recorded rows of one sequence, ``[T, …]`` or ``[1, T, …]``, or a dict by input; None: the page has no numbers
-    resets : ``[T]``, 1 for a row that starts a new sequence
+    rows : recorded rows, ``[T, …]`` or ``[B, T, …]``, or a dict by input; None: the page has no numbers
+    resets : ``[T]`` or ``[B, T]``, 1 for a row that starts a new sequence
     per_row : ticks for each row, for clocked networks
+    row : index of the recorded sequence, if there are several
     explain : rows or ticks, from 0, whose numbers the page has; None: eight of them, evenly spread, the last one first
     most_bytes : maximum bytes of weights, and of numbers and explanations; what does not fit is left out, and the page
         says so. A page with a program behind it asks that (`InspectionSource`)
@@ -61,7 +66,7 @@ def inspected(
     --------
     >>> view = inspected(scene_view(recording.scene, [recording]), network, params, x[0])  # doctest: +SKIP
     """
-    inspection = Inspection(network, params, rows, resets=resets, per_row=per_row)
+    inspection = Inspection(network, params, rows, resets=resets, per_row=per_row, row=row)
     nodes = view.data.get("scene", {}).get("role", ())
     count = sum(count for _, _, count in inspection.spans)
     if len(nodes) != count:
@@ -75,26 +80,35 @@ class InspectionSource:
     Parameters
     ----------
     inspections : name of a view → its inspection
+    others : takes all other actions, such as a stream that runs; None: they are refused
     """
 
-    def __init__(self, inspections: Mapping[str, Inspection]) -> None:
-        self._inspections = dict(inspections)
+    def __init__(self, inspections: Mapping[str, Inspection], others: LiveSource | None = None) -> None:
+        self._inspections, self._others = dict(inspections), others
 
     def connect(self, send: Callable[[Mapping[str, Any]], None]) -> None:
-        """Nothing is sent by itself."""
+        """Connect the other source; the inspector sends nothing by itself."""
+        if self._others is not None:
+            self._others.connect(send)
 
     def act(self, view: str, action: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Answer an action, see `Inspection.act`."""
-        if view not in self._inspections:
+        """Answer an action, see `Inspection.act`; those of the other source go there."""
+        if view in self._inspections and (self._others is None or action.get("do") in ACTIONS):
+            return self._inspections[view].act(action)
+        if self._others is None:
             raise SpecError(f"nothing can be inspected in the view {view!r:.40}")
-        return self._inspections[view].act(action)
+        return self._others.act(view, action)
 
-    def handles(self, view: str, action: Mapping[str, Any]) -> bool:
-        """Return whether an action is one of the inspector."""
-        return view in self._inspections and action.get("do") in ACTIONS
+    def __getattr__(self, name: str) -> Any:
+        """Return what the other source has besides, such as the snapshot for a page that connects late."""
+        if self.__dict__.get("_others") is None or name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._others, name)
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Close the other source."""
+        if self._others is not None:
+            self._others.close()
 
 
 def inspection_data(inspection: Inspection, explain: Sequence[int] | None, most_bytes: int) -> dict[str, Any]:

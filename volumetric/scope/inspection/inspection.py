@@ -19,7 +19,7 @@ from volumetric.network.grid import Coord
 from volumetric.observe.scene import first_nodes, parts_of, program_of
 from volumetric.program.layer.program_layer import Program
 from volumetric.scope.document import encode_message
-from volumetric.scope.inspection.explained_rows import ExplainedRows, explained_rows
+from volumetric.scope.inspection.explained_rows import ExplainedRows, SeenRows, explained_rows
 from volumetric.scope.inspection.layer_facts import layer_facts
 from volumetric.scope.inspection.node_numbers import (
     describe_held,
@@ -43,9 +43,10 @@ class Inspection:
     ----------
     machine : network, or clocked network
     params : its weights
-    rows : recorded rows of one sequence, ``[T, …]`` or ``[1, T, …]``, or a dict by input; None: no numbers
-    resets : ``[T]``, 1 for a row that starts a new sequence
+    rows : recorded rows, ``[T, …]`` or ``[B, T, …]``, or a dict by input; None: no numbers, unless `see` is called
+    resets : ``[T]`` or ``[B, T]``, 1 for a row that starts a new sequence
     per_row : ticks for each row, for clocked networks
+    row : index of the sequence, if there are several
 
     Raises
     ------
@@ -60,6 +61,7 @@ class Inspection:
         *,
         resets: Array | None = None,
         per_row: int = 1,
+        row: int = 0,
     ) -> None:
         self.machine = machine
         self.network: Network = machine.network if isinstance(machine, Clocked) else machine
@@ -69,7 +71,7 @@ class Inspection:
         self._lock = threading.Lock()
         if rows is not None:
             try:
-                self._rows = explained_rows(machine, params, rows, resets=resets, per_row=per_row)
+                self._rows = explained_rows(machine, params, rows, resets=resets, per_row=per_row, row=row)
             except UnsupportedError as error:
                 self.why = str(error)
         self.program: Program | None = program_of(self.network) if machine is self.network else None
@@ -101,6 +103,24 @@ class Inspection:
                 return coord, node - first if several else None
         total = sum(count for _, _, count in self.spans)
         raise SpecError(f"there is no node {node}", hint=f"the scene has the nodes 0 … {total - 1}")
+
+    def see(self, t: int, before: Mapping[str, Array], rows: Mapping[str, Array]) -> None:
+        """Take over a row of a running stream, whose numbers are explained from now on.
+
+        Parameters
+        ----------
+        t : number of the row or tick, from 0
+        before : states of the stream before it, each ``[1, …]``, by the keys of the stream's ``state()``
+        rows : what arrives at it, ``[1, …]`` by input; for a clocked network inputs may be left out
+
+        Raises
+        ------
+        UnsupportedError : the network has too many weights
+        """
+        with self._lock:
+            if not isinstance(self._rows, SeenRows):
+                self._rows = SeenRows(self.machine, self.params)
+            self._rows.see(t, before, rows)
 
     def facts(self, node: int) -> dict[str, Any]:
         """Return the facts of a node's layer, with histograms of its weights."""
