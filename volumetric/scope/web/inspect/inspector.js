@@ -8,6 +8,14 @@ import { makeSource } from "./source.js";
 import { showTrace } from "./trace_panel.js";
 import { showWeight } from "./weight_panel.js";
 
+/** Return a selector of the focused element within another, if it will be there again. */
+function focusIn(body) {
+  const focused = document.activeElement;
+  if (!body.contains(focused)) return null;
+  const [name, value] = Object.entries(focused.dataset)[0] ?? [];
+  return name ? `[data-${name}="${CSS.escape(value)}"]` : null;
+}
+
 /** Mount the panel. `context` is that of views/scene.js. */
 export function mountInspector(element, context) {
   const { data, app } = context, source = makeSource(context);
@@ -17,7 +25,7 @@ export function mountInspector(element, context) {
   element.append(panel);
   const link = readLink(app.state.get("inspect"), context.view.name, data.scene.role.data.length);
   if (link && app.selection.value === null) app.selection.set(link.node);
-  let levels = link?.node === app.selection.value ? link.levels : [], turn = 0, shown = null;
+  let levels = link?.node === app.selection.value ? link.levels : [], turn = 0, shown = null, drawn = "";
 
   const inspector = {
     context, source, app, data,
@@ -60,7 +68,9 @@ export function mountInspector(element, context) {
     if (node === null) levels = [];
     app.state.set("inspect", writeLink(context.view.name, node, levels));
     panel.hidden = node === null && !source.layers.length;
-    drawCrumbs(moved && panel.contains(document.activeElement));
+    const where = JSON.stringify([node, levels]);
+    if (where !== drawn) drawCrumbs(moved && panel.contains(document.activeElement));
+    drawn = where;
     const level = levels.at(-1);
     panel.dataset.level = node === null ? "network" : level?.kind ?? "node";
     const show = node === null ? showNetwork : { part: showNode, matrix: showMatrix, weight: showWeight, number: showTrace, step: showTrace }[level?.kind] ?? showNode;
@@ -69,16 +79,21 @@ export function mountInspector(element, context) {
       if (own !== turn) { next.destroy?.(); return; }
       shown?.destroy?.();
       shown = next;
+      const focus = moved ? null : focusIn(body);
       body.replaceChildren(next.element);
+      if (focus) body.querySelector(focus)?.focus({ preventScroll: true });
     } catch (error) {
       if (own !== turn) return;
       shown?.destroy?.();
-      shown = null;
+      shown = { timed: true };
       body.replaceChildren(h("p", { class: "dim inspect-sentence" }, error.message || "There is nothing to show here."));
     }
     panel.dataset.turn = own;
     if (moved) element.scrollTop = 0;
   }
+  let waiting = 0;
+  /** Draw what depends on time, some times a second at most. */
+  function refresh(delay) { waiting ||= setTimeout(() => { waiting = 0; if (shown?.timed) draw(); }, delay); }
   const up = () => {
     if (levels.length) levels = levels.slice(0, -1); else if (inspector.node !== null) { app.selection.set(null); return true; } else return false;
     draw(true);
@@ -90,12 +105,13 @@ export function mountInspector(element, context) {
     before = node;
     draw();
   });
-  let waiting = 0;
-  const moved = app.time.subscribe(() => { waiting ||= setTimeout(() => { waiting = 0; if (shown?.timed) draw(); }, 60); });
+  const moved = app.time.subscribe(() => refresh(60));
+  // without a recording the numbers are those of the stream's last row
+  const heard = inspector.t === undefined ? app.live.on(context.view.name, message => { if (message.kind === "frame") refresh(500); }) : null;
   draw();
   return {
     element: panel,
-    destroy() { chosen(); moved(); clearTimeout(waiting); shown?.destroy?.(); panel.remove(); },
+    destroy() { chosen(); moved(); heard?.(); clearTimeout(waiting); shown?.destroy?.(); panel.remove(); },
     key: event => (event.key === "Escape" || event.key === "Backspace") && (levels.length > 0 || event.key === "Backspace") && up(),
   };
 }

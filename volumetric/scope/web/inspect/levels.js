@@ -2,14 +2,14 @@
 
 /**
  * A level is {kind, …}: part {name, axis, from, to}, matrix {parameter, rows, columns}, weight {parameter, row, column},
- * number {group, index}, step {group, index, at}.
+ * number {group, index, place}, step {group, index, at}.
  */
 export function levelName(level) {
   switch (level.kind) {
     case "part": return level.name;
     case "matrix": return level.whole ? level.parameter : `${span(level.rows)} × ${span(level.columns)}`;
     case "weight": return `${level.parameter}[${level.index.join(", ")}]`;
-    case "number": return `${level.group}[${level.index}]`;
+    case "number": return `${level.group}[${level.place ?? level.index}]`;
     default: return `step ${level.depth}`;
   }
 }

@@ -60,7 +60,7 @@ export async function showMatrix(inspector, level) {
   const map = heatMap({ data: cells, shape, range, blank: vector ? count : undefined }, { tooltip: app.tooltip, announce: app.announce, describe, onPick: pick, cell: Math.max(2, Math.min(18, Math.floor(384 / shape[1]), Math.floor(440 / shape[0]))), name: `${parameter.name}: arrow keys move, Enter opens` });
   map.canvas.dataset.matrix = parameter.name;
   const measures = exact ? null : h("div", { class: "inspect-chips" }, ["mean", "rms"].map(measure =>
-    h("button", { type: "button", "aria-pressed": measure === (level.measure ?? "mean"), onclick: () => inspector.replace({ ...level, measure }) }, measure === "rms" ? "root mean square" : "mean")));
+    h("button", { type: "button", "aria-pressed": String(measure === (level.measure ?? "mean")), onclick: () => inspector.replace({ ...level, measure }) }, measure === "rms" ? "root mean square" : "mean")));
   const parts = parameter.parts && level.whole && rows[1] - rows[0] === parameter.matrix[0] && columns[1] - columns[0] === parameter.matrix[1] ? h("div", { class: "inspect-chips" }, parameter.parts.names.slice(0, 64).map((name, i) => {
     const own = [i * parameter.parts.size, (i + 1) * parameter.parts.size];
     return h("button", { type: "button", onclick: () => inspector.open({ kind: "part", name }, { kind: "matrix", parameter: parameter.name, rows: parameter.parts.axis ? rows : own, columns: parameter.parts.axis ? own : columns, whole: true }) }, name);

@@ -69,7 +69,7 @@ export async function showTrace(inspector, level) {
     timed: true,
     element: h("div", { class: "inspect-trace" },
       h("p", { class: "inspect-value number" }, String(trace.value)),
-      h("p", { class: "dim" }, `${level.group}[${level.index}] at ${unit} ${(trace.t ?? t) + 1}, in float64${trace.fired === false ? `; it does not compute at this ${unit}` : ""}`),
+      h("p", { class: "dim" }, `${level.group}[${level.place ?? level.index}] at ${unit} ${(trace.t ?? t) + 1}, in float64${trace.fired === false ? `; it does not compute at this ${unit}` : ""}`),
       list),
   };
 }
