@@ -87,7 +87,7 @@ def page_modules(kinds: Iterable[str]) -> list[tuple[str, str]]:
 
     for kind in dict.fromkeys(kinds):
         name = f"views/{kind}.js"
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", kind) or not files(__package__).joinpath("web", name).is_file():
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", kind) or not files("volumetric.scope").joinpath("web", name).is_file():
             raise SpecError(f"there is no view of the kind {kind!r}")
         add(name)
     add(_MAIN)
@@ -107,13 +107,13 @@ def _resolve(name: str, relative: str) -> str:
 
 @cache
 def _web_text(name: str) -> str:
-    return files(__package__).joinpath("web", *name.split("/")).read_text("utf-8")
+    return files("volumetric.scope").joinpath("web", *name.split("/")).read_text("utf-8")
 
 
 @cache
 def _style() -> str:
     """Return the styles of the page, then those of single views."""
-    folder = files(__package__).joinpath("web", "css")
+    folder = files("volumetric.scope").joinpath("web", "css")
     names = sorted(one.name for one in folder.iterdir() if one.name.endswith(".css")) if folder.is_dir() else []
     return "\n".join([_web_text("scope.css"), *(_web_text(f"css/{name}") for name in names)])
 
