@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from volumetric.program.layer.program_layer import Program
 
 
-class SceneNode(msgspec.Struct, frozen=True, kw_only=True):
+class SceneNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An active unit: a layer, a cell of a fabric, or a region.
 
     Attributes
@@ -28,6 +28,8 @@ class SceneNode(msgspec.Struct, frozen=True, kw_only=True):
     group : name of the group, whose nodes share a scale
     at : x, y, z
     size : number of output values
+    coord : z, y, x, slot of its layer in the grid of a network; None: it is in none
+    extent : width of its box along x, y, z, with `at` in the middle; None: a point
     """
 
     id: int
@@ -36,6 +38,8 @@ class SceneNode(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     at: tuple[float, float, float]
     size: int = 1
+    coord: tuple[int, int, int, int] | None = None
+    extent: tuple[float, float, float] | None = None
 
 
 class SceneEdge(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
@@ -193,14 +197,24 @@ def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[
                 group=spec.kind,
                 at=(x, y, z),
                 size=_size(network, coord),
+                coord=_coord(coord),
             )
             continue
-        part = parts[coord]
+        part, place = parts[coord], _coord(coord)
         for i, spot in enumerate(part.spots(alone=len(parts) == 1)):
-            at = (x + spot.at[0], y + spot.at[1], z + spot.at[2])
             yield SceneNode(
-                id=part.first + i, name=spot.name, role=spot.role, group=spot.group, at=at, size=part.spec.hidden
+                id=part.first + i,
+                name=spot.name,
+                role=spot.role,
+                group=spot.group,
+                at=(x + spot.at[0], y + spot.at[1], z + spot.at[2]),
+                size=part.spec.hidden,
+                coord=place,
             )
+
+
+def _coord(coord: Coord) -> tuple[int, int, int, int]:
+    return coord.z, coord.y, coord.x, coord.slot
 
 
 def _starts(network: Network, parts: Mapping[Coord, FabricPart], axis: int) -> dict[int, float]:

@@ -1,0 +1,107 @@
+// All edges in one draw call: ribbons, wide where they start and thin where they end, with as many dashes as ticks of delay.
+import { BufferAttribute, DoubleSide, InstancedBufferAttribute, InstancedBufferGeometry, Mesh, ShaderMaterial } from "../vendor/three.min.js";
+import { NODE_GLSL } from "./node_tables.js";
+
+const SMOOTH = 4000, DASHES = 12;
+
+const VERTEX = `
+${NODE_GLSL}
+attribute vec2 ends;
+attribute vec4 tint;
+attribute vec2 trait;
+uniform float chosen, wide, strength;
+uniform vec3 incoming, outgoing;
+varying vec4 colour;
+varying float along;
+flat varying float dashes;
+vec3 bowed(vec3 a, vec3 b, float t) {
+  vec3 way = b - a;
+  vec3 aside = abs(way.y) > .9 * length(way) ? vec3(1., 0., 0.) : normalize(cross(cross(way, vec3(0., 1., 0.)), way));
+  return mix(a, b, t) + aside * (trait.y * length(way) * 4. * t * (1. - t));
+}
+void main() {
+  vec4 look;
+  vec4 a = nodeAt(int(ends.x), look), b = nodeAt(int(ends.y), look);
+  float far = distance(a.xyz, b.xyz), t = position.x;
+  bool hidden = a.w <= 0. || b.w <= 0. || far <= 0. || tint.a <= 0.;
+  // a ribbon starts and ends at the surface of its nodes
+  float start = min(.45, radius * a.w / far), stop = 1. - min(.45, radius * b.w / far), at = mix(start, stop, t);
+#ifdef BOWED
+  vec3 spot = bowed(a.xyz, b.xyz, at), next = bowed(a.xyz, b.xyz, at + .01) - bowed(a.xyz, b.xyz, at - .01);
+#else
+  vec3 spot = mix(a.xyz, b.xyz, at), next = b.xyz - a.xyz;
+#endif
+  vec4 seen = viewMatrix * vec4(spot, 1.);
+  vec3 side = cross(mat3(viewMatrix) * next, flat_view > .5 ? vec3(0., 0., -1.) : seen.xyz);
+  float length_of = length(side), one = pixelAt(max(1e-6, -seen.z));
+  side = length_of > 0. ? side / length_of : vec3(0.);
+  bool sends = ends.x == chosen, gets = ends.y == chosen, any_of = sends || gets;
+  float width = wide * (any_of ? 1.7 : 1.) * mix(1., TIP, t);
+  float shift = 0.;
+#ifndef BOWED
+  shift = trait.y * 8.; // of two edges between the same nodes each keeps to its right
+#endif
+  seen.xyz += side * one * (position.y * width + shift);
+  colour = tint;
+  colour.a *= strength;
+  if (chosen >= 0.) colour = any_of ? vec4(gets ? incoming : outgoing, 1.) : vec4(colour.rgb, colour.a * .18);
+  along = t;
+  dashes = trait.x;
+  gl_Position = hidden ? vec4(2., 2., 2., 1.) : projectionMatrix * seen;
+}`;
+
+const FRAGMENT = `
+varying vec4 colour;
+varying float along;
+flat varying float dashes;
+void main() {
+  if (dashes > 1.5 && fract(along * dashes) > .7) discard;
+  gl_FragColor = colour;
+}`;
+
+/** Return the mesh of the edges: geometry by `set(edges, routes)`, colours by `paint(rgba)`. `uniforms` are those of the nodes and its own. */
+export function makeEdgeMesh(uniforms, fine) {
+  const material = new ShaderMaterial({ vertexShader: VERTEX, fragmentShader: FRAGMENT, uniforms, transparent: true, depthWrite: false, side: DoubleSide });
+  const mesh = new Mesh(new InstancedBufferGeometry(), material);
+  mesh.frustumCulled = false;
+  mesh.renderOrder = 2;
+  function set({ source, target, delay }, bends) {
+    const count = source.data.length, bowed = fine && count <= SMOOTH, steps = bowed ? 16 : 1;
+    const corners = [], index = [];
+    if (bowed) {
+      for (let i = 0; i <= steps; i++) corners.push(i / steps, 1, 0, i / steps, -1, 0);
+      for (let i = 0; i < steps; i++) index.push(2 * i, 2 * i + 1, 2 * i + 2, 2 * i + 1, 2 * i + 3, 2 * i + 2);
+    } else { // one triangle, which ends in a point
+      corners.push(0, 1, 0, 0, -1, 0, 1, 0, 0);
+      index.push(0, 1, 2);
+    }
+    const geometry = new InstancedBufferGeometry(), ends = new Float32Array(2 * count), traits = new Float32Array(2 * count);
+    for (let i = 0; i < count; i++) {
+      ends[2 * i] = source.data[i];
+      ends[2 * i + 1] = target.data[i];
+      traits[2 * i] = Math.min(DASHES, delay.data[i]);
+      traits[2 * i + 1] = bends[i];
+    }
+    geometry.setAttribute("position", new BufferAttribute(Float32Array.from(corners), 3));
+    geometry.setIndex(index);
+    geometry.setAttribute("ends", new InstancedBufferAttribute(ends, 2));
+    geometry.setAttribute("trait", new InstancedBufferAttribute(traits, 2));
+    geometry.setAttribute("tint", new InstancedBufferAttribute(new Uint8Array(4 * count), 4, true));
+    geometry.instanceCount = count;
+    mesh.geometry.dispose();
+    mesh.geometry = geometry;
+    mesh.visible = count > 0;
+    material.defines = { TIP: bowed ? ".28" : "1.", ...(bowed ? { BOWED: "" } : {}) };
+    material.needsUpdate = true;
+  }
+  return {
+    mesh, set,
+    /** Take the bytes r, g, b, a of each edge. */
+    paint(rgba) {
+      const tint = mesh.geometry.getAttribute("tint");
+      tint.array.set(rgba);
+      tint.needsUpdate = true;
+    },
+    destroy() { mesh.geometry.dispose(); material.dispose(); },
+  };
+}
