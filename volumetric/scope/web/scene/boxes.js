@@ -9,7 +9,8 @@ varying vec3 inside;
 flat varying vec4 look;
 flat varying vec3 sides;
 void main() {
-  vec4 place = nodeAt(int(box.w), look);
+  vec4 place = nodeAt(int(box.w));
+  look = texelFetch(looks, cellOf(int(box.w)), 0);
   inside = position;
   sides = box.xyz;
   gl_Position = place.w > 0. ? projectionMatrix * viewMatrix * vec4(place.xyz + position * box.xyz, 1.) : vec4(2., 2., 2., 1.);

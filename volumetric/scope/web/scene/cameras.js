@@ -2,7 +2,7 @@
 import { OrbitControls, OrthographicCamera, PerspectiveCamera, Vector3 } from "../vendor/three.min.js";
 
 const ANGLE = 40, MARGIN = 1.12, GLIDE = 260;
-const SIDES = { front: [0, 0, 1], top: [0, 1, .0001], side: [1, 0, 0] };
+const SIDES = { front: [0, 0, 1], top: [0, 1, .0001], side: [-1, 0, 0] };
 
 /**
  * Return {active, fit(), focus(node), view(name), flat(on), orbit(dx, dy), zoom(factor), state, setState(s), resize(w, h), destroy()}.
@@ -14,8 +14,8 @@ export function makeCameras(canvas, nodes, { changed, settled, reduced }) {
   controls.enableDamping = false;
   controls.zoomToCursor = true;
   controls.addEventListener("change", changed);
-  controls.addEventListener("end", settled);
-  let flat = false, width = 1, height = 1, glide = 0;
+  controls.addEventListener("end", () => { touched = true; settled(); });
+  let flat = false, width = 1, height = 1, glide = 0, inset = { left: 0, top: 0, bottom: 0 };
   const active = () => (flat ? even : round), spot = new Vector3();
   const distance = () => active().position.distanceTo(controls.target);
 
@@ -30,6 +30,9 @@ export function makeCameras(canvas, nodes, { changed, settled, reduced }) {
     round.far = distance() + size * 40;
     even.near = -size * 40;
     even.far = distance() + size * 40;
+    // menus lie on the scene's edges; its middle is that of what they leave
+    const aside = [-inset.left / 2, (inset.bottom - inset.top) / 2];
+    for (const one of [round, even]) one.setViewOffset(width, height, ...aside, width, height);
     round.updateProjectionMatrix();
     even.updateProjectionMatrix();
   }
@@ -58,7 +61,7 @@ export function makeCameras(canvas, nodes, { changed, settled, reduced }) {
   function corner() {
     const side = nodes.box.high.clone().sub(nodes.box.low), wide = Math.max(side.x, side.y, side.z);
     if (side.z <= wide * .12) return new Vector3(.16, .2, 1); // a sheet that faces the viewer
-    if (side.z > 1.4 * side.x) return new Vector3(1, .42, .5);
+    if (side.z > 1.4 * side.x) return new Vector3(-1, .42, .5); // depth goes to the right
     return new Vector3(.55, .5, 1);
   }
   /** Return the place of the eye from which all shown nodes are seen, and the middle of them. */
@@ -75,18 +78,20 @@ export function makeCameras(canvas, nodes, { changed, settled, reduced }) {
     if (low.x > high.x) { low.set(0, 0, 0); high.set(0, 0, 0); }
     for (const one of nodes.boxes ?? []) { low.min(one.low); high.max(one.high); }
     const middle = low.clone().add(high).multiplyScalar(.5), pad = nodes.spacing * .9;
-    let far = nodes.spacing * 2;
+    let far = nodes.spacing * 6;
     for (let k = 0; k < 8; k++) {
       spot.set(k & 1 ? high.x : low.x, k & 2 ? high.y : low.y, k & 4 ? high.z : low.z).sub(middle);
       const tall = half / MARGIN;
-      far = Math.max(far, (Math.abs(spot.dot(right)) + pad) / (tall * width / height) + spot.dot(towards), (Math.abs(spot.dot(above)) + pad) / tall + spot.dot(towards));
+      far = Math.max(far, (Math.abs(spot.dot(right)) + pad) / (tall * Math.max(80, width - inset.left) / height) + spot.dot(towards), (Math.abs(spot.dot(above)) + pad) / (tall * Math.max(80, height - inset.top - inset.bottom) / height) + spot.dot(towards));
     }
     return { position: middle.clone().addScaledVector(towards, far), target: middle, seen };
   }
-  let started = false;
+  let started = false, touched = false;
   return {
     get active() { return active(); },
     get flat() { return flat; },
+    /** Whether the user has moved the eye; until then a scene fits itself to a new size. */
+    get touched() { return touched; },
     target: controls.target,
     /** Size of a pixel at a distance of 1, or everywhere without perspective. */
     get pixel() { return flat ? (even.top - even.bottom) / even.zoom / height : 2 * half / height; },
@@ -97,11 +102,13 @@ export function makeCameras(canvas, nodes, { changed, settled, reduced }) {
       if (at_once) place(position, target); else travel(position, target);
     },
     focus(node) {
+      touched = true;
       const direction = active().position.clone().sub(controls.target).normalize();
       const target = nodes.position(node, new Vector3()), near = Math.min(flat ? distance() / even.zoom : distance(), 14 * nodes.spacing);
       travel(target.clone().addScaledVector(direction, near), target);
     },
     view(name) {
+      touched = true;
       const direction = name === "corner" ? corner() : new Vector3(...SIDES[name]);
       const { position, target } = fitted(direction);
       travel(position, target);
@@ -115,6 +122,7 @@ export function makeCameras(canvas, nodes, { changed, settled, reduced }) {
       place(position, controls.target.clone());
     },
     orbit(dx, dy) {
+      touched = true;
       const away = active().position.clone().sub(controls.target), far = away.length();
       const turn = Math.atan2(away.x, away.z) + dx, rise = Math.max(-1.55, Math.min(1.55, Math.asin(away.y / far) + dy));
       away.set(Math.sin(turn) * Math.cos(rise), Math.sin(rise), Math.cos(turn) * Math.cos(rise)).multiplyScalar(far);
@@ -122,6 +130,7 @@ export function makeCameras(canvas, nodes, { changed, settled, reduced }) {
       settled();
     },
     zoom(factor) {
+      touched = true;
       const away = active().position.clone().sub(controls.target).multiplyScalar((flat ? 1 / even.zoom : 1) / factor);
       place(controls.target.clone().add(away), controls.target.clone());
       settled();
@@ -130,14 +139,14 @@ export function makeCameras(canvas, nodes, { changed, settled, reduced }) {
     get state() { return [...active().position.toArray(), ...controls.target.toArray(), flat ? even.zoom : 1].map(x => Number(x.toPrecision(5))).concat(flat ? 1 : 0); },
     setState(state) {
       if (state.length !== 8 || !state.every(Number.isFinite)) return;
-      started = true;
+      started = touched = true;
       flat = state[7] === 1;
       controls.object = active();
       place(new Vector3(...state.slice(0, 3)), new Vector3(...state.slice(3, 6)));
       if (flat) { even.zoom = Math.max(1e-3, state[6]); even.updateProjectionMatrix(); }
     },
     frame,
-    resize(w, h) { width = Math.max(1, w); height = Math.max(1, h); frame(); },
+    resize(w, h, edges = inset) { inset = edges; width = Math.max(1, w); height = Math.max(1, h); frame(); },
     destroy() { cancelAnimationFrame(glide); controls.dispose(); },
   };
 }

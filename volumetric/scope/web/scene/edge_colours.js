@@ -2,6 +2,8 @@
 import { classColour, classRgb, colourTable } from "../charts/colours.js";
 import { short } from "../elements.js";
 
+const kindClass = i => [3, 2, 6, 5, 0, 1, 7][(i - 1) % 7]; // not those that groups of nodes have first
+
 /** Return {modes(), mode(choice), paint(choice, theme) → bytes r, g, b, a of each edge, legend(choice), setValues, setMask, set(edges)}. */
 export function makeEdgeColours(first) {
   let edges = first, values = null, mask = null, latest = 0, largest = 0;
@@ -29,7 +31,7 @@ export function makeEdgeColours(first) {
     setMask(next) { mask = next ? Uint8Array.from(next) : null; },
     cut: edge => Boolean(mask && !mask[edge]),
     paint(choice, theme) {
-      const count = edges.source.data.length, rgba = new Uint8Array(4 * count), by = mode(choice), kinds = edges.kinds.map((_, i) => classRgb(i)), table = colourTable("viridis");
+      const count = edges.source.data.length, rgba = new Uint8Array(4 * count), by = mode(choice), kinds = edges.kinds.map((_, i) => (i ? classRgb(kindClass(i)) : theme.dim)), table = colourTable("viridis");
       const around = colourTable("PuOr");
       for (let i = 0; i < count; i++) {
         const p = 4 * i, code = by === "delay" ? hue(Math.max(1, edges.delay.data[i])) : 0;
@@ -51,7 +53,7 @@ export function makeEdgeColours(first) {
     legend(choice, theme) {
       if (!edges.source.data.length) return [];
       const by = mode(choice), lines = [["taper", "edge, from its wide end to its thin end"]];
-      if (by === "kind") lines.push(...edges.kinds.slice(0, 8).map((name, i) => [classColour(i), name]));
+      if (by === "kind") lines.push(...edges.kinds.slice(0, 8).map((name, i) => [i ? classColour(kindClass(i)) : `rgb(${theme.dim})`, name]));
       if (by === "weight") {
         const shade = share => { const code = 3 * Math.round(127.5 + 127.5 * share); return `rgb(${colourTable("PuOr").subarray(code, code + 3)})`; };
         lines.push([shade(-.85), `weight below 0, to ${short(-largest)}`], [shade(.85), `weight above 0, to ${short(largest)}`]);

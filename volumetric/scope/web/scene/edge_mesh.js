@@ -1,5 +1,5 @@
 // All edges in one draw call: ribbons, wide where they start and thin where they end, with as many dashes as ticks of delay.
-import { BufferAttribute, DoubleSide, InstancedBufferAttribute, InstancedBufferGeometry, Mesh, ShaderMaterial } from "../vendor/three.min.js";
+import { BufferAttribute, BufferGeometry, DoubleSide, Mesh, ShaderMaterial } from "../vendor/three.min.js";
 import { NODE_GLSL } from "./node_tables.js";
 
 const SMOOTH = 4000, DASHES = 12;
@@ -20,9 +20,9 @@ vec3 bowed(vec3 a, vec3 b, float t) {
   return mix(a, b, t) + aside * (trait.y * length(way) * 4. * t * (1. - t));
 }
 void main() {
-  vec4 look;
-  vec4 a = nodeAt(int(ends.x), look), b = nodeAt(int(ends.y), look);
-  float far = distance(a.xyz, b.xyz), t = position.x;
+  vec4 a = nodeAt(int(ends.x)), b = nodeAt(int(ends.y));
+  int k = gl_VertexID % PER;
+  float far = distance(a.xyz, b.xyz), t = float(k / 2) / float(STEPS), edge = (k & 1) == 0 ? 1. : -1.;
   bool hidden = a.w <= 0. || b.w <= 0. || far <= 0. || tint.a <= 0.;
   // a ribbon starts and ends at the surface of its nodes
   float start = min(.45, radius * a.w / far), stop = 1. - min(.45, radius * b.w / far), at = mix(start, stop, t);
@@ -41,13 +41,14 @@ void main() {
 #ifndef BOWED
   shift = trait.y * 8.; // of two edges between the same nodes each keeps to its right
 #endif
-  seen.xyz += side * one * (position.y * width + shift);
+  seen.xyz += side * one * (edge * width + shift);
   colour = tint;
   colour.a *= strength;
-  if (chosen >= 0.) colour = any_of ? vec4(gets ? incoming : outgoing, 1.) : vec4(colour.rgb, colour.a * .18);
+  if (chosen >= 0.) colour = any_of ? vec4(gets ? incoming : outgoing, 1.) : vec4(colour.rgb, colour.a * .3);
   along = t;
   dashes = trait.x;
   gl_Position = hidden ? vec4(2., 2., 2., 1.) : projectionMatrix * seen;
+  if (chosen >= 0. && any_of) gl_Position.z = -.998 * gl_Position.w;
 }`;
 
 const FRAGMENT = `
@@ -62,36 +63,35 @@ void main() {
 /** Return the mesh of the edges: geometry by `set(edges, routes)`, colours by `paint(rgba)`. `uniforms` are those of the nodes and its own. */
 export function makeEdgeMesh(uniforms, fine) {
   const material = new ShaderMaterial({ vertexShader: VERTEX, fragmentShader: FRAGMENT, uniforms, transparent: true, depthWrite: false, side: DoubleSide });
-  const mesh = new Mesh(new InstancedBufferGeometry(), material);
+  const mesh = new Mesh(new BufferGeometry(), material);
   mesh.frustumCulled = false;
   mesh.renderOrder = 2;
+  let per = 3;
   function set({ source, target, delay }, bends) {
     const count = source.data.length, bowed = fine && count <= SMOOTH, steps = bowed ? 16 : 1;
-    const corners = [], index = [];
-    if (bowed) {
-      for (let i = 0; i <= steps; i++) corners.push(i / steps, 1, 0, i / steps, -1, 0);
-      for (let i = 0; i < steps; i++) index.push(2 * i, 2 * i + 1, 2 * i + 2, 2 * i + 1, 2 * i + 3, 2 * i + 2);
-    } else { // one triangle, which ends in a point
-      corners.push(0, 1, 0, 0, -1, 0, 1, 0, 0);
-      index.push(0, 1, 2);
-    }
-    const geometry = new InstancedBufferGeometry(), ends = new Float32Array(2 * count), traits = new Float32Array(2 * count);
+    per = bowed ? 2 * steps + 2 : 3;
+    const geometry = new BufferGeometry(), ends = new Float32Array(2 * per * count), traits = new Float32Array(2 * per * count);
+    const index = new Uint32Array(bowed ? 6 * steps * count : 3 * count);
     for (let i = 0; i < count; i++) {
-      ends[2 * i] = source.data[i];
-      ends[2 * i + 1] = target.data[i];
-      traits[2 * i] = Math.min(DASHES, delay.data[i]);
-      traits[2 * i + 1] = bends[i];
+      for (let k = 0; k < per; k++) {
+        const p = 2 * (per * i + k);
+        ends[p] = source.data[i];
+        ends[p + 1] = target.data[i];
+        traits[p] = Math.min(DASHES, delay.data[i]);
+        traits[p + 1] = bends[i];
+      }
+      const first = per * i;
+      if (bowed) for (let k = 0; k < steps; k++) index.set([0, 1, 2, 1, 3, 2].map(n => first + 2 * k + n), 6 * (steps * i + k));
+      else index.set([first, first + 1, first + 2], first); // one triangle, which ends in a point
     }
-    geometry.setAttribute("position", new BufferAttribute(Float32Array.from(corners), 3));
-    geometry.setIndex(index);
-    geometry.setAttribute("ends", new InstancedBufferAttribute(ends, 2));
-    geometry.setAttribute("trait", new InstancedBufferAttribute(traits, 2));
-    geometry.setAttribute("tint", new InstancedBufferAttribute(new Uint8Array(4 * count), 4, true));
-    geometry.instanceCount = count;
+    geometry.setIndex(new BufferAttribute(index, 1));
+    geometry.setAttribute("ends", new BufferAttribute(ends, 2));
+    geometry.setAttribute("trait", new BufferAttribute(traits, 2));
+    geometry.setAttribute("tint", new BufferAttribute(new Uint8Array(4 * per * count), 4, true));
     mesh.geometry.dispose();
     mesh.geometry = geometry;
     mesh.visible = count > 0;
-    material.defines = { TIP: bowed ? ".28" : "1.", ...(bowed ? { BOWED: "" } : {}) };
+    material.defines = { PER: per, STEPS: steps, TIP: bowed ? ".28" : "0.", ...(bowed ? { BOWED: "" } : {}) };
     material.needsUpdate = true;
   }
   return {
@@ -99,7 +99,8 @@ export function makeEdgeMesh(uniforms, fine) {
     /** Take the bytes r, g, b, a of each edge. */
     paint(rgba) {
       const tint = mesh.geometry.getAttribute("tint");
-      tint.array.set(rgba);
+      const from = new Uint32Array(rgba.buffer), to = new Uint32Array(tint.array.buffer);
+      for (let i = 0, at = 0; i < from.length; i++) for (let k = 0; k < per; k++) to[at++] = from[i];
       tint.needsUpdate = true;
     },
     destroy() { mesh.geometry.dispose(); material.dispose(); },

@@ -31,7 +31,7 @@ export function makeFloor(nodes) {
     const base = moved(w, low.getComponent(w)) - nodes.spacing * .75 - (nodes.deepest ?? 0), ends = { [u]: reach(u), [v]: reach(v) };
     const put = (a, b, c) => { const spot = []; spot[u] = a; spot[v] = b; spot[w] = c; return spot; };
     for (const [own, across] of [[u, v], [v, u]]) {
-      const step = Math.max(span[own] > 0 && span[own] < LINES && Number.isInteger(low.getComponent(own)) ? 1 : 0, niceStep(span[own]));
+      const step = Math.max(niceStep(nodes.spacing * LINES * .5), span[own] > 0 && span[own] < LINES && Number.isInteger(low.getComponent(own)) ? 1 : 0, niceStep(span[own]));
       const first = Math.ceil(low.getComponent(own) / step - 1e-6) * step;
       for (let i = 0; i <= 2 * LINES; i++) {
         const value = first + i * step;

@@ -1,12 +1,12 @@
 // Names of nodes and numbers of axes on a flat canvas above the scene; none lies on another.
 import { h } from "../elements.js";
 
-const MOST = 70, LETTERS = 28;
+const MOST = 70, LETTERS = 28, CHECKED = 6000;
 
 const cut = text => (text.length > LETTERS ? `${text.slice(0, LETTERS - 1)}…` : text);
 
 /** Return which labels to show as [{x, y, text, strong, faint}], those asked for first; each x, y is the middle of its top. */
-export function chooseLabels({ nodes, places, names, first, everyone, ticks, point, measure, width, height }) {
+export function chooseLabels({ nodes, places, names, first, everyone, ticks, point, at, measure, width, height }) {
   const chosen = [], cells = new Map();
   const free = (x, y, wide, tall) => {
     if (x < 0 || y < 0 || x + wide > width || y + tall > height) return false;
@@ -31,10 +31,10 @@ export function chooseLabels({ nodes, places, names, first, everyone, ticks, poi
     const near = [], named = new Set(first);
     for (let i = 0; i < nodes.count; i++) {
       const p = 4 * i;
-      if (seen(i) && !named.has(i) && of[p + 3] >= (nodes.count <= 60 ? 2 : 9) && of[p] > 0 && of[p + 1] > 0 && of[p] < width && of[p + 1] < height) near.push(i);
+      if (seen(i) && !named.has(i) && of[p + 3] >= (nodes.count <= 24 ? 2 : nodes.count <= 120 ? 7 : 12) && of[p] > 0 && of[p + 1] > 0 && of[p] < width && of[p + 1] < height) near.push(i);
     }
     near.sort((a, b) => of[4 * a + 2] - of[4 * b + 2]);
-    for (const node of near.slice(0, MOST)) label(node, false);
+    for (const node of near.slice(0, MOST)) if (nodes.count > CHECKED || at(of[4 * node], of[4 * node + 1]) === node) label(node, false); // not behind another
   }
   return chosen;
 }

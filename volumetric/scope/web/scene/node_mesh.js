@@ -1,5 +1,6 @@
 // All nodes in one draw call: each is a quad on which a ray meets a sphere, a cube or an octahedron, by the node's role.
-import { BufferAttribute, InstancedBufferAttribute, InstancedBufferGeometry, Mesh, ShaderMaterial } from "../vendor/three.min.js";
+// Vertices have numbers instead of instances, for each of which a software renderer needs 20 µs.
+import { BufferAttribute, BufferGeometry, Mesh, ShaderMaterial } from "../vendor/three.min.js";
 import { LOOK, NODE_GLSL } from "./node_tables.js";
 
 /** Shapes by role, as the legend names them, in the order of ROLES of scene_tables.py. */
@@ -8,44 +9,51 @@ const CODES = { ball: 0, cube: 1, octahedron: 2 };
 
 const VERTEX = `
 ${NODE_GLSL}
-attribute float shape;
 varying vec3 ray, eye;
 varying vec2 corner;
 flat varying vec4 look;
-flat varying float size, kind, line, reach;
+flat varying float size, kind, line, reach, on_top;
+flat varying vec3 middle;
 void main() {
-  vec4 place = nodeAt(gl_InstanceID, look);
-  vec4 middle = viewMatrix * vec4(place.xyz, 1.);
+  int node = gl_VertexID / 4, k = gl_VertexID % 4;
+  vec4 place = nodeAt(node);
+  look = texelFetch(looks, cellOf(node), 0);
+  middle = (viewMatrix * vec4(place.xyz, 1.)).xyz;
   float one = pixelAt(max(1e-6, -middle.z));
   size = max(radius * place.w, 1.6 * one);
-  kind = shape;
+  kind = texelFetch(layers, cellOf(node), 0).g;
   int bits = int(look.a * 255. + .5);
   // a ring around what is chosen lies outside of the shape
   float ring = (bits & ${LOOK.chosen | LOOK.hovered | LOOK.loop}) != 0 ? size * .42 + 4. * one : 0.;
   line = one;
   reach = size * 1.3 + ring;
-  corner = position.xy * reach;
-  vec3 spot = middle.xyz + vec3(corner, 0.);
+  corner = vec2(k == 1 || k == 2 ? reach : -reach, k > 1 ? reach : -reach);
+  vec3 spot = middle + vec3(corner, 0.);
   ray = flat_view > .5 ? vec3(0., 0., -1.) : spot;
-  eye = (flat_view > .5 ? vec3(spot.xy, 0.) : vec3(0.)) - middle.xyz;
+  eye = (flat_view > .5 ? vec3(spot.xy, 0.) : vec3(0.)) - middle;
+  on_top = (bits & ${LOOK.chosen}) != 0 ? 1. : 0.;
   gl_Position = place.w > 0. ? projectionMatrix * vec4(spot, 1.) : vec4(2., 2., 2., 1.);
+  if (on_top > .5) gl_Position.z = -.999 * gl_Position.w; // what is chosen is never covered
 }`;
 
 const FRAGMENT = `
 uniform vec3 back, front, accent;
+uniform mat4 projectionMatrix;
+flat varying vec3 middle;
 varying vec3 ray, eye;
 varying vec2 corner;
 flat varying vec4 look;
-flat varying float size, kind, line, reach;
-bool ball(vec3 o, vec3 d, out vec3 n) {
+flat varying float size, kind, line, reach, on_top;
+// each returns how far a ray is inside of its shape, and the place and the normal where it enters
+float ball(vec3 o, vec3 d, out vec3 n, out float enter) {
   float b = dot(o, d), c = dot(o, o) - size * size, h = b * b - c;
-  if (h < 0.) return false;
-  n = (o - d * (b + sqrt(h))) / size;
-  return true;
+  enter = -b - sqrt(max(0., h));
+  n = (o + d * enter) / size;
+  return h;
 }
-// between pairs of planes, each with a normal in a column
-bool planes(vec3 o, vec3 d, out vec3 n) {
-  float enter = -1e30, leave = 1e30;
+float planes(vec3 o, vec3 d, out vec3 n, out float enter) {
+  enter = -1e30;
+  float leave = 1e30;
   for (int i = 0; i < 4; i++) {
     vec3 normal; float half_width;
     if (kind < 1.5) {
@@ -58,18 +66,24 @@ bool planes(vec3 o, vec3 d, out vec3 n) {
     }
     normal = mat3(viewMatrix) * normal;
     float speed = dot(d, normal), from = dot(o, normal);
-    if (abs(speed) < 1e-7) { if (abs(from) > half_width) return false; continue; }
+    if (abs(speed) < 1e-7) { if (abs(from) > half_width) leave = -1e30; continue; }
     float first = (-from - half_width * sign(speed)) / speed, last = (-from + half_width * sign(speed)) / speed;
     if (first > enter) { enter = first; n = -normal * sign(speed); }
     leave = min(leave, last);
   }
-  return enter < leave;
+  return leave - enter;
 }
 void main() {
   int bits = int(look.a * 255. + .5);
   vec3 n, d = normalize(ray);
-  bool hit = kind < .5 ? ball(eye, d, n) : planes(eye, d, n);
-  if (!hit) {
+  float enter, inside = kind < .5 ? ball(eye, d, n, enter) : planes(eye, d, n, enter), cover = 1.;
+#ifdef FINE
+  cover = clamp(inside / max(1e-9, fwidth(inside)) + .5, 0., 1.);
+  // the depth of the surface, so that ribbons end at it
+  vec4 met = projectionMatrix * vec4(middle + eye + d * enter, 1.);
+  gl_FragDepth = on_top > .5 ? .0005 : clamp(.5 + .5 * met.z / met.w, 0., 1.);
+#endif
+  if (inside <= 0.) {
     float at = length(corner), inner = size * (kind < .5 ? 1.16 : 1.32);
     if ((bits & ${LOOK.chosen | LOOK.hovered}) != 0) {
       float wide = max(2. * line, size * .12);
@@ -86,21 +100,23 @@ void main() {
     gl_FragColor = vec4(mix(back, front, rim ? .5 : .35), 1.);
     return;
   }
-  float light = .74 + .3 * max(0., dot(n, normalize(vec3(-.35, .75, .6))));
+  float light = .82 + .22 * max(0., dot(n, normalize(vec3(-.35, .75, .6))));
   vec3 colour = look.rgb * light;
-  if (kind < .5) colour = mix(colour * .72, colour, smoothstep(.0, .42, facing));
+  if (kind < .5) colour = mix(colour * .78, colour, smoothstep(.0, .42, facing));
   if ((bits & ${LOOK.dim}) != 0) colour = mix(back, colour, .32);
-  gl_FragColor = vec4(colour, 1.);
+  gl_FragColor = vec4(colour, cover);
 }`;
 
-/** Return the mesh of the nodes, with `uniforms` of its colours. */
-export function makeNodeMesh(nodes, roles) {
-  const geometry = new InstancedBufferGeometry();
-  geometry.setAttribute("position", new BufferAttribute(new Float32Array([-1, -1, 0, 1, -1, 0, 1, 1, 0, -1, 1, 0]), 3));
-  geometry.setIndex([0, 1, 2, 0, 2, 3]);
-  geometry.setAttribute("shape", new InstancedBufferAttribute(Float32Array.from(roles, role => CODES[SHAPES[role] ?? "ball"]), 1));
-  geometry.instanceCount = nodes.count;
-  const material = new ShaderMaterial({ vertexShader: VERTEX, fragmentShader: FRAGMENT, uniforms: nodes.paint });
+/** Return the mesh of the nodes; `fine`: with smooth outlines, and depths of surfaces rather than of middles. */
+export function makeNodeMesh(nodes, roles, fine) {
+  const geometry = new BufferGeometry(), index = new Uint32Array(6 * nodes.count);
+  for (let i = 0; i < nodes.count; i++) {
+    index.set([4 * i, 4 * i + 1, 4 * i + 2, 4 * i, 4 * i + 2, 4 * i + 3], 6 * i);
+    nodes.layers[4 * i + 1] = CODES[SHAPES[roles[i]] ?? "ball"];
+  }
+  geometry.setIndex(new BufferAttribute(index, 1));
+  nodes.changed("layers");
+  const material = new ShaderMaterial({ vertexShader: VERTEX, fragmentShader: FRAGMENT, uniforms: nodes.paint, defines: fine ? { FINE: "" } : {}, alphaToCoverage: fine });
   const mesh = new Mesh(geometry, material);
   mesh.frustumCulled = false;
   return mesh;

@@ -1,8 +1,8 @@
 // Where nodes are and how they look, as textures that the shaders of nodes and of edges read.
-import { DataTexture, FloatType, RGBAFormat, RedFormat, Vector3 } from "../vendor/three.min.js";
+import { DataTexture, FloatType, RGBAFormat, Vector3 } from "../vendor/three.min.js";
 
 /** Bits of a node's look: the fourth byte of its colour. */
-export const LOOK = { ghost: 1, dim: 2, chosen: 4, hovered: 8, loop: 16, hidden: 32 };
+export const LOOK = { ghost: 1, dim: 2, chosen: 4, hovered: 8, loop: 16 };
 
 /** GLSL that reads a node. */
 export const NODE_GLSL = `
@@ -11,12 +11,13 @@ uniform lowp sampler2D looks;
 uniform int across;
 uniform float radius, pixel, flat_view;
 uniform vec3 spread, low, high;
-vec4 nodeAt(int i, out vec4 look) {
-  ivec2 cell = ivec2(i % across, i / across);
+ivec2 cellOf(int i) { return ivec2(i % across, i / across); }
+// x, y, z and size of a node; the size is 0 where it is not shown
+vec4 nodeAt(int i) {
+  ivec2 cell = cellOf(i);
   vec4 place = texelFetch(places, cell, 0);
-  look = texelFetch(looks, cell, 0);
-  if (any(lessThan(place.xyz, low)) || any(greaterThan(place.xyz, high)) || (int(look.a * 255. + .5) & ${LOOK.hidden}) != 0) place.w = 0.;
-  place.xyz += spread * texelFetch(layers, cell, 0).r;
+  if (any(lessThan(place.xyz, low)) || any(greaterThan(place.xyz, high))) place.w = 0.;
+  if (spread != vec3(0.)) place.xyz += spread * texelFetch(layers, cell, 0).r;
   return place;
 }
 // size of a pixel in the scene's units at a distance from the eye
@@ -53,10 +54,10 @@ function usualSpacing(at, count) {
   return nearest.length ? nearest.sort((a, b) => a - b)[nearest.length >> 1] : Math.max(...wide) / Math.max(1, count - 1);
 }
 
-/** Return the nodes: `at` (x right, y up, z towards the viewer), textures, uniforms, and where a node is on the screen. */
+/** Return the nodes: `places` (x right, y up, z towards the viewer, size), `looks`, `layers` (how far each moves when pulled apart; its shape), and uniforms. */
 export function makeNodes(tables) {
   const count = tables.names.length, across = Math.max(1, Math.min(1024, Math.ceil(Math.sqrt(count)))), rows = Math.max(1, Math.ceil(count / across));
-  const places = new Float32Array(4 * across * rows), looks = new Uint8Array(4 * across * rows), layers = new Float32Array(across * rows);
+  const places = new Float32Array(4 * across * rows), looks = new Uint8Array(4 * across * rows), layers = new Float32Array(4 * across * rows), visible = new Uint8Array(count).fill(1);
   for (let i = 0; i < count; i++) {
     for (let k = 0; k < 3; k++) places[4 * i + k] = (k === 1 ? -1 : 1) * tables.at.data[3 * i + k];
     places[4 * i + 3] = 1;
@@ -74,23 +75,24 @@ export function makeNodes(tables) {
     return one;
   };
   const textures = {
-    places: texture(places, RGBAFormat, FloatType), looks: texture(looks, RGBAFormat), layers: texture(layers, RedFormat, FloatType),
+    places: texture(places, RGBAFormat, FloatType), looks: texture(looks, RGBAFormat), layers: texture(layers, RGBAFormat, FloatType),
   };
-  const far = 1e9;
+  // in a full block of nodes smaller ones let see what is behind
+  const deep = ["x", "y", "z"].every(axis => box.high[axis] - box.low[axis] >= 1.5 * spacing), far = 1e9;
   const uniforms = {
     places: { value: textures.places }, looks: { value: textures.looks }, layers: { value: textures.layers }, across: { value: across },
-    radius: { value: spacing * .3 }, pixel: { value: .001 }, flat_view: { value: 0 }, spread: { value: new Vector3() },
+    radius: { value: spacing * (deep ? .22 : .3) }, pixel: { value: .001 }, flat_view: { value: 0 }, spread: { value: new Vector3() },
     low: { value: new Vector3(-far, -far, -far) }, high: { value: new Vector3(far, far, far) },
   };
   const shown = i => {
     const p = 4 * i, { low, high } = { low: uniforms.low.value, high: uniforms.high.value };
-    return places[p + 3] > 0 && !(looks[p + 3] & LOOK.hidden) && places[p] >= low.x && places[p] <= high.x
+    return places[p + 3] > 0 && places[p] >= low.x && places[p] <= high.x
       && places[p + 1] >= low.y && places[p + 1] <= high.y && places[p + 2] >= low.z && places[p + 2] <= high.z;
   };
   /** Put the place of a node, as it is drawn, into a vector. */
-  const position = (i, into) => into.fromArray(places, 4 * i).addScaledVector(uniforms.spread.value, layers[i]);
+  const position = (i, into) => into.fromArray(places, 4 * i).addScaledVector(uniforms.spread.value, layers[4 * i]);
   return {
-    count, places, looks, layers, box, spacing, uniforms, shown, position,
+    count, places, looks, layers, visible, box, spacing, uniforms, shown, position,
     radius: i => uniforms.radius.value * places[4 * i + 3],
     changed(...names) { for (const name of names) textures[name].needsUpdate = true; },
     destroy() { for (const one of Object.values(textures)) one.dispose(); },

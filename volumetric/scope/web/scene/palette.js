@@ -91,6 +91,7 @@ export function makePalette(tables, lists, count) {
         const share = around(sizes) ? Math.abs(2 * grow.to(sizes.values[i]) - 1) : grow.to(sizes.values[i]);
         size = share >= 0 ? SMALL + (LARGE - SMALL) * Math.sqrt(Math.min(1, share)) : 1;
       }
+      if (!nodes.visible[i]) size = 0;
       if (places[4 * i + 3] !== size) { places[4 * i + 3] = size; resized = true; }
     }
     return resized;

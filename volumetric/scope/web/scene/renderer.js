@@ -69,7 +69,7 @@ export function makeRenderer(host, tables, app) {
   const edgeUniforms = {
     ...nodes.uniforms, chosen: { value: -1 }, wide: { value: 1 }, strength: { value: 1 }, incoming: { value: new Color() }, outgoing: { value: new Color() },
   };
-  const mesh = makeNodeMesh(nodes, tables.role.data), ribbons = makeEdgeMesh(edgeUniforms, fine), floor = makeFloor(nodes);
+  const mesh = makeNodeMesh(nodes, tables.role.data, fine), ribbons = makeEdgeMesh(edgeUniforms, fine), floor = makeFloor(nodes);
   const boxes = makeBoxes(nodes, tables.extent?.data ?? null), ways = layerWays(nodes, tables, lists);
   nodes.boxes = boxes?.corners() ?? [];
   nodes.deepest = nodes.boxes.reduce((deep, box) => Math.max(deep, nodes.box.low.y - box.low.y), 0);
@@ -84,7 +84,7 @@ export function makeRenderer(host, tables, app) {
     reduced: () => app.reducedMotion(),
   });
   const screen = makeScreenPlaces(nodes, cameras, size), labels = makeLabels(host);
-  const shown = { labels: true, floor: true, edges: true };
+  const shown = { labels: true, floor: tables.kind !== "genome", edges: true };
   let chosen = null, hovered = null, marked = [], waiting = 0, spent = 0, highlight = true;
 
   function setEdges(next) {
@@ -107,7 +107,7 @@ export function makeRenderer(host, tables, app) {
     const put = (to, rgb) => to.value.setRGB(rgb[0] / 255, rgb[1] / 255, rgb[2] / 255);
     for (const name of ["back", "front", "accent"]) put(colours[name], theme[name]);
     for (const name of ["incoming", "outgoing"]) put(edgeUniforms[name], theme[name]);
-    floor.lines.material.color.setRGB(...theme.grid.map(x => x / 255), "srgb");
+    floor.lines.material.color.setRGB(...theme.grid.map((x, i) => (x * .82 + theme.dim[i] * .18) / 255), "srgb");
     renderer.setClearColor(new Color().setRGB(...theme.back.map(x => x / 255), "srgb"), 1);
     repaint = repaintEdges = true;
     draw();
@@ -134,7 +134,7 @@ export function makeRenderer(host, tables, app) {
     if (!first.length && count > 60) first.push(...Object.values(tables.ports).map(port => port.node).slice(0, 12));
     return chooseLabels({
       nodes, places: screen.places, names: tables.names, first: [...new Set(first)], everyone: shown.labels, ticks: shown.floor ? floor.ticks : [],
-      point: screen.point, measure: labels.measure, width, height,
+      point: screen.point, at: screen.at, measure: labels.measure, width, height,
     });
   }
   function now() {
@@ -190,10 +190,11 @@ export function makeRenderer(host, tables, app) {
     const { width, height } = size();
     renderer.setPixelRatio(Math.min(devicePixelRatio, count > SMOOTH_NODES ? 1 : 2));
     renderer.setSize(width, height);
-    cameras.resize(width, height);
+    const wide = width > 860;
+    cameras.resize(width, height, { left: wide ? 250 : 0, top: wide ? 20 : 46, bottom: wide ? 0 : 40 });
     screen.forget();
   }
-  const watcher = new ResizeObserver(() => { resize(); now(); });
+  const watcher = new ResizeObserver(() => { resize(); if (!cameras.touched) cameras.fit(true); now(); });
   const themed = app.dark.subscribe(() => requestAnimationFrame(paintTheme));
   const change = () => { repaint = true; draw(); };
 
@@ -224,10 +225,8 @@ export function makeRenderer(host, tables, app) {
     setEdgeMask(mask) { edgeColours.setMask(mask); repaintEdges = true; draw(); },
     setEdges(next) { edgeColours.set(next); setEdges(next); },
     setVisible(mask) {
-      for (let i = 0; i < count; i++) { if (mask && !mask[i]) nodes.looks[4 * i + 3] |= LOOK.hidden; else nodes.looks[4 * i + 3] &= ~LOOK.hidden; }
-      nodes.changed("looks");
-      screen.forget();
-      draw();
+      for (let i = 0; i < count; i++) nodes.visible[i] = mask && !mask[i] ? 0 : 1;
+      change();
     },
     /** Hide the nodes outside of [low, high] of coordinates x, y, z as the data has them; null: none. */
     setSlices(low, high) {
@@ -239,7 +238,7 @@ export function makeRenderer(host, tables, app) {
     },
     /** Pull layers apart by an amount, 0: not at all; `way` is one of `ways`. */
     explode(way, amount) {
-      nodes.layers.set(way.numbers);
+      for (let i = 0; i < count; i++) nodes.layers[4 * i] = way.numbers[i];
       nodes.spreadBy = way.name;
       nodes.layerReach = way.numbers.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
       nodes.uniforms.spread.value.set(...way.direction).multiplyScalar(amount);

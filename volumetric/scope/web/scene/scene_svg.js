@@ -36,7 +36,7 @@ export function sceneSvg({ nodes, places, edges, rgba, strength, labels, legend,
     const way = [places[b] - places[a], places[b + 1] - places[a + 1]], far = Math.hypot(...way) || 1, side = [-way[1] / far * 1.6, way[0] / far * 1.6];
     const from = [places[a] + way[0] / far * places[a + 3], places[a + 1] + way[1] / far * places[a + 3]], to = [places[b] - way[0] / far * places[b + 3], places[b + 1] - way[1] / far * places[b + 3]];
     const mine = chosen === source.data[i] ? theme.outgoing : chosen === target.data[i] ? theme.incoming : null;
-    const paint = { fill: `rgb(${mine ?? rgba.subarray(4 * i, 4 * i + 3)})`, "fill-opacity": mine ? 1 : rgba[4 * i + 3] / 255 * strength * (chosen === null ? 1 : .18) };
+    const paint = { fill: `rgb(${mine ?? rgba.subarray(4 * i, 4 * i + 3)})`, "fill-opacity": mine ? 1 : rgba[4 * i + 3] / 255 * strength * (chosen === null ? 1 : .3) };
     const parts = delay.data[i] > 1 ? Math.min(12, delay.data[i]) : 1;
     for (let k = 0; k < parts; k++) {
       const [t, u] = [k / parts, parts > 1 ? (k + .7) / parts : 1], at = (share, sign) => {
