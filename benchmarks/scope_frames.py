@@ -97,7 +97,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--height", type=int, default=800)
     options = parser.parse_args(argv)
     scene = lattice_scene(options.nodes, options.edges)
-    times = []
+    view, times = scene_view(scene), []
     for _ in range(5):
         start = time.perf_counter()
         view = scene_view(scene)
@@ -110,7 +110,8 @@ def main(argv: list[str] | None = None) -> None:
         open_page(page, f"file://{path}")
         shown = 1e3 * (time.perf_counter() - start)
         info = page.value("(scope.shown.renderer.now(), scope.shown.renderer.info())")
-        print(f"{info['nodes']:,} nodes, {info['edges']:,} edges: {info['calls']} draw calls, {info['triangles']:,} triangles")
+        size_text = f"{info['nodes']:,} nodes, {info['edges']:,} edges"
+        print(f"{size_text}: {info['calls']} draw calls, {info['triangles']:,} triangles")
         print(f"renderer        {page.value(_RENDERER)}")
         for what, script in (("new values", _VALUES), ("turning", _TURNS), ("node at a place", _PICKS)):
             print(f"{what:16}{text(page.value(script.replace('FRAMES', str(options.frames))))}")

@@ -52,9 +52,7 @@ def genome_scene(genome: Genome, *, inputs: Sequence[str] = (), outputs: Sequenc
     delay = 1 if genome.interface.recurrent else 0
 
     def node(i: int, key: int) -> SceneNode:
-        role: Literal["input", "cell", "output"] = (
-            "input" if key < wide else "output" if key < wide + out else "cell"
-        )
+        role: Literal["input", "cell", "output"] = "input" if key < wide else "output" if key < wide + out else "cell"
         name = first[key] if key < wide else last[key - wide] if key < wide + out else f"node {key}"
         group = "input" if key < wide else ACTIVATIONS[records[key]["activation"]]
         return SceneNode(id=i, name=name, role=role, group=group, at=places[i])

@@ -15,7 +15,7 @@ export function makeCameras(canvas, nodes, { changed, settled, reduced }) {
   controls.zoomToCursor = true;
   controls.addEventListener("change", changed);
   controls.addEventListener("end", () => { touched = true; settled(); });
-  let flat = false, width = 1, height = 1, glide = 0, inset = { left: 0, top: 0, bottom: 0 };
+  let flat = false, width = 1, height = 1, glide = 0, inset = { left: 0, right: 0, top: 0, bottom: 0 };
   const active = () => (flat ? even : round), spot = new Vector3();
   const distance = () => active().position.distanceTo(controls.target);
 
@@ -31,7 +31,7 @@ export function makeCameras(canvas, nodes, { changed, settled, reduced }) {
     even.near = -size * 40;
     even.far = distance() + size * 40;
     // menus lie on the scene's edges; its middle is that of what they leave
-    const aside = [-inset.left / 2, (inset.bottom - inset.top) / 2];
+    const aside = [(inset.right - inset.left) / 2, (inset.bottom - inset.top) / 2];
     for (const one of [round, even]) one.setViewOffset(width, height, ...aside, width, height);
     round.updateProjectionMatrix();
     even.updateProjectionMatrix();
@@ -82,7 +82,7 @@ export function makeCameras(canvas, nodes, { changed, settled, reduced }) {
     for (let k = 0; k < 8; k++) {
       spot.set(k & 1 ? high.x : low.x, k & 2 ? high.y : low.y, k & 4 ? high.z : low.z).sub(middle);
       const tall = half / MARGIN;
-      far = Math.max(far, (Math.abs(spot.dot(right)) + pad) / (tall * Math.max(80, width - inset.left) / height) + spot.dot(towards), (Math.abs(spot.dot(above)) + pad) / (tall * Math.max(80, height - inset.top - inset.bottom) / height) + spot.dot(towards));
+      far = Math.max(far, (Math.abs(spot.dot(right)) + pad) / (tall * Math.max(80, width - inset.left - inset.right) / height) + spot.dot(towards), (Math.abs(spot.dot(above)) + pad) / (tall * Math.max(80, height - inset.top - inset.bottom) / height) + spot.dot(towards));
     }
     return { position: middle.clone().addScaledVector(towards, far), target: middle, seen };
   }

@@ -25,7 +25,7 @@ void main() {
   float far = distance(a.xyz, b.xyz), t = float(k / 2) / float(STEPS), edge = (k & 1) == 0 ? 1. : -1.;
   bool hidden = a.w <= 0. || b.w <= 0. || far <= 0. || tint.a <= 0.;
   // a ribbon starts and ends at the surface of its nodes
-  float start = min(.45, radius * a.w / far), stop = 1. - min(.45, radius * b.w / far), at = mix(start, stop, t);
+  float start = min(.45, SHORT * radius * a.w / far), stop = 1. - min(.45, SHORT * radius * b.w / far), at = mix(start, stop, t);
 #ifdef BOWED
   vec3 spot = bowed(a.xyz, b.xyz, at), next = bowed(a.xyz, b.xyz, at + .01) - bowed(a.xyz, b.xyz, at - .01);
 #else
@@ -91,7 +91,7 @@ export function makeEdgeMesh(uniforms, fine) {
     mesh.geometry.dispose();
     mesh.geometry = geometry;
     mesh.visible = count > 0;
-    material.defines = { PER: per, STEPS: steps, TIP: bowed ? ".28" : "0.", ...(bowed ? { BOWED: "" } : {}) };
+    material.defines = { PER: per, STEPS: steps, TIP: bowed ? ".28" : "0.", SHORT: bowed ? ".6" : "1.", ...(bowed ? { BOWED: "" } : {}) };
     material.needsUpdate = true;
   }
   return {

@@ -1,14 +1,16 @@
 // Which edges bow, so that none lies on another or goes through a node; and the edges of each node.
 
+const MOST = 600, PAIRS = 4e6;
+
 /**
  * Return a bow for each edge, as a share of its length: edges with one in the other direction, and, in scenes of up to
- * `most` pairs of edge and node, those that a node lies on.
+ * `MOST` edges, those that a node lies on.
  */
-export function edgeBows({ source, target }, nodes, most = 4e6) {
+export function edgeBows({ source, target }, nodes) {
   const count = source.data.length, bows = new Float32Array(count), pairs = new Set();
   for (let i = 0; i < count; i++) pairs.add(source.data[i] * nodes.count + target.data[i]);
-  for (let i = 0; i < count; i++) if (pairs.has(target.data[i] * nodes.count + source.data[i])) bows[i] = .14;
-  if (count * nodes.count > most) return bows;
+  for (let i = 0; i < count; i++) if (pairs.has(target.data[i] * nodes.count + source.data[i])) bows[i] = count > MOST ? .08 : .14;
+  if (count > MOST || count * nodes.count > PAIRS) return bows;
   const { places } = nodes, near = nodes.spacing * .35;
   for (let i = 0; i < count; i++) {
     const a = 4 * source.data[i], b = 4 * target.data[i], way = [0, 1, 2].map(k => places[b + k] - places[a + k]);

@@ -46,7 +46,7 @@ export function makeFloor(nodes) {
       }
       const [a, b] = ends[own], [from, to] = ends[across];
       for (const side of [from, to]) points.push(...(own === u ? [...put(a, side, base), ...put(b, side, base)] : [...put(side, a, base), ...put(side, b, base)]));
-      const middle = (a + b) / 2, out = (to - from) * .05 + nodes.spacing * 1.1, far = across === 1 ? from - out : to + out;
+      const middle = (a + b) / 2, out = (to - from) * .05 + nodes.spacing * .7, far = across === 1 ? from - out : to + out;
       if (span[own] > 0) ticks.push({ at: new Vector3(...(own === u ? put(middle, far, base) : put(far, middle, base))), text: AXES[own], axis: AXES[own], strong: true });
     }
     lines.geometry.dispose();

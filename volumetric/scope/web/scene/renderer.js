@@ -85,7 +85,7 @@ export function makeRenderer(host, tables, app) {
   });
   const screen = makeScreenPlaces(nodes, cameras, size), labels = makeLabels(host);
   const shown = { labels: true, floor: tables.kind !== "genome", edges: true };
-  let chosen = null, hovered = null, marked = [], waiting = 0, spent = 0, highlight = true;
+  let covered = 0, chosen = null, hovered = null, marked = [], waiting = 0, spent = 0, highlight = true;
 
   function setEdges(next) {
     edges = next;
@@ -98,7 +98,7 @@ export function makeRenderer(host, tables, app) {
     ribbons.set(edges, edgeBows(edges, nodes));
     const total = edges.source.data.length - loops;
     edgeUniforms.wide.value = total > 20000 ? .7 : total > 2000 ? 1.1 : 1.9;
-    edgeUniforms.strength.value = Math.max(.16, Math.min(.8, 26 / Math.sqrt(total || 1)));
+    edgeUniforms.strength.value = Math.max(.16, Math.min(.8, 19 / Math.sqrt(total || 1)));
     repaintEdges = repaint = true;
     draw();
   }
@@ -131,7 +131,7 @@ export function makeRenderer(host, tables, app) {
     const { width, height } = size();
     const first = [hovered, chosen].filter(node => node !== null);
     if (chosen !== null) first.push(...neighbourNodes(chosen).slice(0, 24));
-    if (!first.length && count > 60) first.push(...Object.values(tables.ports).map(port => port.node).slice(0, 12));
+    if (!first.length && count > 60) first.push(...Object.values(tables.ports).map(port => port.node).slice(0, 12).filter(node => { const at = screen.of(node); return at && screen.at(at.x, at.y) === node; }));
     return chooseLabels({
       nodes, places: screen.places, names: tables.names, first: [...new Set(first)], everyone: shown.labels, ticks: shown.floor ? floor.ticks : [],
       point: screen.point, at: screen.at, measure: labels.measure, width, height,
@@ -191,7 +191,7 @@ export function makeRenderer(host, tables, app) {
     renderer.setPixelRatio(Math.min(devicePixelRatio, count > SMOOTH_NODES ? 1 : 2));
     renderer.setSize(width, height);
     const wide = width > 860;
-    cameras.resize(width, height, { left: wide ? 250 : 0, top: wide ? 20 : 46, bottom: wide ? 0 : 40 });
+    cameras.resize(width, height, { left: wide ? 250 : 0, right: wide ? covered : 0, top: wide ? 20 : 46, bottom: wide ? 0 : 40 });
     screen.forget();
   }
   const watcher = new ResizeObserver(() => { resize(); if (!cameras.touched) cameras.fit(true); now(); });
@@ -249,7 +249,7 @@ export function makeRenderer(host, tables, app) {
     },
     show(part) { Object.assign(shown, part); draw(); },
     focusEdges(only) { highlight = only !== null; draw(); },
-    select(node) { chosen = node !== null && node >= 0 && node < count ? node : null; mark(); },
+    select(node) { chosen = node !== null && node >= 0 && node < count ? node : null; mark(); tell("legend"); },
     /** Ring a node as if the pointer were on it. */
     point(node) { hovered = node; mark(); },
     fit: () => cameras.fit(), focus: node => cameras.focus(node), view: name => cameras.view(name),
@@ -257,10 +257,12 @@ export function makeRenderer(host, tables, app) {
     coordinate: node => nodeCoordinate(tables, node),
     describe: node => describeNode(tables, palette, node),
     neighbours: node => ({ incoming: lists.incoming(node), outgoing: lists.outgoing(node) }),
-    legend: () => ({ nodes: palette.legend(theme), edges: edgeColours.legend(palette.choice.edges, theme), loops: edges.source.data.some((a, i) => a === edges.target.data[i]) }),
-    edgeModes: () => edgeColours.modes(),
+    legend: () => ({ nodes: palette.legend(theme), edges: [...edgeColours.legend(palette.choice.edges, theme), ...(chosen !== null && highlight ? [[`rgb(${theme.incoming})`, "into the chosen node"], [`rgb(${theme.outgoing})`, "out of the chosen node"]] : [])], loops: edges.source.data.some((a, i) => a === edges.target.data[i]) }),
+    edgeModes: () => edgeColours.modes(), edgeMode: () => edgeColours.mode(palette.choice.edges),
+    /** Say how much of the right side a panel covers, in pixels. */
+    cover(right) { covered = right; resize(); if (!cameras.touched) cameras.fit(true); draw(); },
     rolesShown: () => tables.roles.map((name, i) => [i, name]).filter(([i]) => tables.role.data.includes(i)),
-    info: () => ({ calls: renderer.info.render.calls, triangles: renderer.info.render.triangles, milliseconds: spent, nodes: count, edges: edges.source.data.length }),
+    info: () => ({ calls: renderer.info.render.calls, frame: renderer.info.render.frame, triangles: renderer.info.render.triangles, milliseconds: spent, nodes: count, edges: edges.source.data.length }),
     /** Wait until the device has drawn, and return the milliseconds of a frame; for measurements. */
     timedFrame() {
       const gl = renderer.getContext(), began = performance.now();

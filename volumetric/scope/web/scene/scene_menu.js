@@ -63,6 +63,7 @@ export function mountSceneMenu(stage, { renderer, tables, app }) {
     panel.hidden = !on;
     opener.setAttribute("aria-expanded", String(on));
     opener.setAttribute("aria-pressed", String(on));
+    renderer.cover(on ? 276 : 0);
   }
   const flat = button("⬚", "Without perspective (O)", () => setFlat(!renderer.cameras.flat), { "aria-pressed": "false" });
   function setFlat(on) { renderer.cameras.setFlat(on); flat.setAttribute("aria-pressed", String(on)); renderer.draw(); }
@@ -81,12 +82,12 @@ export function mountSceneMenu(stage, { renderer, tables, app }) {
 
   function update() {
     const { channels, choice, colourName } = renderer.palette;
-    const list = [...channels].filter(([name]) => name !== "fired" || true);
+    const list = [...channels];
     options(colour, list.map(([name, channel]) => [name, channel.label]), colourName);
     options(map, [["auto", "auto"], ...MAPS.map(name => [name, name])], choice.map);
     options(scale, [["linear", "linear"], ["sqrt", "square root"]], choice.scale);
     options(size, [["same", "all alike"], ...list.filter(([, channel]) => channel.values).map(([name, channel]) => [name, channel.label])], channels.has(choice.size) ? choice.size : "same");
-    options(edges, renderer.edgeModes(), renderer.edgeModes().some(([name]) => name === choice.edges) ? choice.edges : renderer.edgeModes().at(-1)[0]);
+    options(edges, renderer.edgeModes(), renderer.edgeMode());
     const numeric = Boolean(channels.get(colourName)?.values);
     map.disabled = scale.disabled = !numeric;
     legend.update();
