@@ -94,6 +94,13 @@ def test_a_network_shows_dtypes_and_weights_of_its_layers():
     rms = np.sqrt(np.mean(np.concatenate([of.ravel() for of in first]) ** 2))
     assert channels["weights"]["values"][0] == pytest.approx(rms, rel=1e-5)
     assert "channels" not in network_view(Clocked(network=NETWORK)).data["scene"]
+    clocked = network_view(Clocked(network=NETWORK, clocks={"1.0.0.0": "every(2)"}), params).data["scene"]["channels"]
+    assert list(clocked) == ["clock", "dtype", "parameters", "bits", "weights"]
+    assert [clocked["clock"]["names"][i] for i in clocked["clock"]["classes"]] == [
+        "every tick",
+        "every(2)",
+        "every tick",
+    ]
     assert network_view(TIMED.program).data["scene"]["kind"] == "program"
     with pytest.raises(SpecError, match="shows networks, programs and genomes, got int"):
         network_view(3)  # type: ignore[arg-type]
@@ -140,3 +147,10 @@ def test_large_scenes_lose_nothing():
     fabric = Network(grid=Grid(1), layers={Coord(0): small()}, input_shape=(3,), input_dtype="float32")
     shown = scene_tables(scene_of(fabric))
     assert set(map(tuple, shown["coord"].tolist())) == {(0, 0, 0, 0)}
+
+
+def test_scenes_beyond_what_a_page_shows_are_refused(monkeypatch):
+    scene = scene_of(NETWORK)
+    monkeypatch.setattr("volumetric.scope.scene_tables.NODES", 2)
+    with pytest.raises(SpecError, match="a page shows up to 2 nodes, this scene has 3"):
+        scene_tables(scene)

@@ -44,6 +44,10 @@ def page_of(browser: Page, tmp_path, *views: ScopeView, width: int = 1000, heigh
     return browser
 
 
+def view_edges(network: Network) -> list[int]:
+    return network_view(network).data["scene"]["edges"]["source"].tolist()
+
+
 def settle(page: Page) -> None:
     """Wait for two frames."""
     page.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
@@ -240,6 +244,10 @@ def test_the_choice_highlights_edges_and_an_svg_has_the_scene(browser, tmp_path)
     assert svg.count("<circle") >= 17
     assert "<polygon" in svg
     assert "0.0.0.0 lstm" in svg
+    figure = page.value("scope.shown.exports().figures()[0]")
+    assert len(figure["marks"]) == 18
+    assert len(figure["strokes"]) == len(view_edges(GRID))
+    assert {mark["label"] for mark in figure["marks"]} >= {"0.0.0.0 lstm"}
     wide, tall = page.value("(() => { const p = scope.shown.exports().picture(); return [p.width, p.height]; })()")
     assert wide > 500
     assert tall > 300

@@ -87,6 +87,7 @@ def _node(facts: Facts, place: Place) -> SceneNode:
         at=_in_space(middle, 0.0),
         size=size,
         extent=_in_space(widths, 1.0),
+        clock=place.region.clock or "",
     )
 
 

@@ -30,6 +30,7 @@ class SceneNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     size : number of output values
     coord : z, y, x, slot of its layer in the grid of a network; None: it is in none
     extent : width of its box along x, y, z, with `at` in the middle; None: a point
+    clock : text of the clock of its layer or region; empty: it computes at every tick or row
     """
 
     id: int
@@ -40,6 +41,7 @@ class SceneNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: int = 1
     coord: tuple[int, int, int, int] | None = None
     extent: tuple[float, float, float] | None = None
+    clock: str = ""
 
 
 class SceneEdge(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
@@ -135,7 +137,8 @@ def scene_of(machine: Network | Clocked, *, edges: int = 4000) -> Scene:
         return program_scene(program, edges)
     parts = parts_of(network)
     firsts = first_nodes(network, parts)
-    nodes = tuple(_nodes(network, parts, firsts))
+    clocks = {coord: str(clock) for coord, clock in machine.clocks.items()} if isinstance(machine, Clocked) else {}
+    nodes = tuple(_nodes(network, parts, firsts, clocks))
     wires = list(_edges(network, parts, firsts, ticking=isinstance(machine, Clocked)))
     count = len(wires) + sum(len(part.edges[0]) for part in parts.values())
     shown = _sample_edges(wires, parts, range(0, count, max(1, -(-count // edges))) if edges else range(0))
@@ -182,7 +185,9 @@ def first_nodes(network: Network, parts: Mapping[Coord, FabricPart]) -> dict[Coo
     return firsts
 
 
-def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int]) -> Iterator[SceneNode]:
+def _nodes(
+    network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int], clocks: Mapping[Coord, str]
+) -> Iterator[SceneNode]:
     reading, tapped = {port.coord for port in network.ports.values()}, set(network.taps.values())
     slots = 1 + max(coord.slot for coord in network.layers)
     starts = [_starts(network, parts, axis) for axis in range(3)]
@@ -198,6 +203,7 @@ def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[
                 at=(x, y, z),
                 size=_size(network, coord),
                 coord=_coord(coord),
+                clock=clocks.get(coord, ""),
             )
             continue
         part, place = parts[coord], _coord(coord)
@@ -210,6 +216,7 @@ def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[
                 at=(x + spot.at[0], y + spot.at[1], z + spot.at[2]),
                 size=part.spec.hidden,
                 coord=place,
+                clock=clocks.get(coord, ""),
             )
 
 

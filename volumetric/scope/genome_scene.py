@@ -18,7 +18,9 @@ from volumetric.observe.scene import Scene, SceneEdge, SceneNode, ScenePort
 _ROW: Final = 12
 """Maximum number of nodes of a depth in one row; more are a sheet."""
 _GAP: Final = 2.5
-"""Distance between depths, in distances between nodes."""
+"""Minimum distance between depths, in distances between nodes."""
+_LONG: Final = 1.6
+"""Minimum length of all depths, in widths of the widest one."""
 _SWEEPS: Final = 4
 
 
@@ -103,10 +105,14 @@ def _places(columns: Sequence[int], ends: Sequence[tuple[int, int]]) -> list[tup
             own.sort(key=lambda i: float(np.mean(share[near[i]])) if near[i] else 0.5)
             share[own] = (np.arange(len(own)) + 0.5) / len(own)
     places = [(0.0, 0.0, 0.0)] * len(columns)
+    width = {
+        column: len(own) if len(own) <= _ROW else math.ceil(math.sqrt(len(own))) for column, own in members.items()
+    }
+    gap = max(_GAP, _LONG * max(width.values()) / max(1, max(members)))
     for column, own in members.items():
-        across = len(own) if len(own) <= _ROW else math.ceil(math.sqrt(len(own)))
+        across = width[column]
         down = -(-len(own) // across)
         for j, i in enumerate(own):
             row, place = divmod(j, across)
-            places[i] = (column * _GAP, place - (across - 1) / 2, row - (down - 1) / 2)
+            places[i] = (column * gap, place - (across - 1) / 2, row - (down - 1) / 2)
     return places

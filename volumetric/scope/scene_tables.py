@@ -9,13 +9,17 @@ from typing import Any, Final
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.base.errors import ShapeError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.observe.recording import Recording
 from volumetric.observe.scene import Scene
 from volumetric.scope.document import ScopeView
 
 ROLES: Final = ("input", "cell", "output", "region")
 """Roles of nodes, in the order of their numbers."""
+NODES: Final = 200_000
+"""Maximum number of nodes of a page."""
+EDGES: Final = 1_000_000
+"""Maximum number of edges of a page."""
 _LISTED: Final = 2000
 """Number of names above which they are stored as a few texts, with a number for each node."""
 _NUMBERED: Final = re.compile(r"(.*?)(0|[1-9][0-9]{0,8})", re.DOTALL)
@@ -25,8 +29,16 @@ def scene_tables(scene: Scene) -> dict[str, Any]:
     """Return the constant part of a scene: names of nodes, and an array for each of their properties.
 
     An array ``coord`` has z, y, x and slot of each node's layer, -1 for none; ``extent`` the widths of its box, 0 for a
-    point. Both stand there only if some node has one. ``low`` and ``high`` are the bounds of all nodes.
+    point. Both stand there only if some node has one, and so does a class channel ``clock``. ``low`` and ``high`` are
+    the bounds of all nodes.
+
+    Raises
+    ------
+    SpecError : the scene has more than 200,000 nodes or 1,000,000 edges
     """
+    for what, count, most in (("nodes", len(scene.nodes), NODES), ("edges", len(scene.edges), EDGES)):
+        if count > most:
+            raise SpecError(f"a page shows up to {most:,} {what}, this scene has {count:,}")
     nodes, edges = scene.nodes, scene.edges
     groups, roles = scene.groups, {role: i for i, role in enumerate(ROLES)}
     kinds = list(dict.fromkeys(edge.kind for edge in edges))
@@ -57,6 +69,9 @@ def scene_tables(scene: Scene) -> dict[str, Any]:
     }
     if any(node.coord is not None for node in nodes):
         tables["coord"] = np.array([node.coord or (-1, -1, -1, -1) for node in nodes], np.int32)
+    if any(node.clock for node in nodes):
+        every = "every row" if scene.kind in ("stack", "program") else "every tick"
+        tables["channels"] = {"clock": class_channel([node.clock or every for node in nodes], "clock")}
     if any(node.extent is not None for node in nodes):
         tables["extent"] = np.array([node.extent or (0.0, 0.0, 0.0) for node in nodes], np.float32)
     return tables
@@ -145,7 +160,7 @@ def scene_view(
         if count != len(scene.nodes):
             raise ShapeError(f"channel {key!r} has {count} values for {len(scene.nodes)} nodes")
     if channels:
-        tables["channels"] = {key: dict(channel) for key, channel in channels.items()}
+        tables["channels"] = tables.get("channels", {}) | {key: dict(channel) for key, channel in channels.items()}
     if edge_weights is not None:
         if np.shape(edge_weights) != (len(scene.edges),):
             raise ShapeError(f"edge_weights has shape {list(np.shape(edge_weights))}, expected [{len(scene.edges)}]")

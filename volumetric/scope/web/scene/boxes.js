@@ -34,12 +34,23 @@ export function makeBoxes(nodes, extent) {
   const chosen = [];
   for (let i = 0; i < nodes.count; i++) if (extent[3 * i] > 0) chosen.push(i);
   if (!chosen.length) return null;
-  const shape = new BoxGeometry(1, 1, 1), geometry = new InstancedBufferGeometry();
+  const shape = new BoxGeometry(1, 1, 1),
+    geometry = new InstancedBufferGeometry();
   geometry.setAttribute("position", shape.getAttribute("position"));
   geometry.setIndex(shape.getIndex());
   geometry.setAttribute("box", new InstancedBufferAttribute(Float32Array.from(chosen.flatMap(i => [...extent.subarray(3 * i, 3 * i + 3), i])), 4));
   geometry.instanceCount = chosen.length;
-  const mesh = new Mesh(geometry, new ShaderMaterial({ vertexShader: VERTEX, fragmentShader: FRAGMENT, uniforms: nodes.paint, transparent: true, depthWrite: false, side: DoubleSide }));
+  const mesh = new Mesh(
+    geometry,
+    new ShaderMaterial({
+      vertexShader: VERTEX,
+      fragmentShader: FRAGMENT,
+      uniforms: nodes.paint,
+      transparent: true,
+      depthWrite: false,
+      side: DoubleSide,
+    }),
+  );
   mesh.frustumCulled = false;
   mesh.renderOrder = 1;
   const corner = (i, sign) => nodes.position(i, new Vector3()).add(new Vector3().fromArray(extent, 3 * i).multiplyScalar(sign / 2));
@@ -48,14 +59,22 @@ export function makeBoxes(nodes, extent) {
     corners: () => chosen.filter(nodes.shown).map(i => ({ node: i, low: corner(i, -1), high: corner(i, 1) })),
     /** Return the node of the smallest box that a ray meets, or null: a box may lie inside of another. */
     at(ray) {
-      let best = null, least = Infinity;
+      let best = null,
+        least = Infinity;
       const spot = new Vector3();
       for (const { node, low, high } of this.corners()) {
         const volume = (high.x - low.x) * (high.y - low.y) * (high.z - low.z);
-        if (volume < least && ray.intersectBox({ min: low, max: high }, spot)) { best = node; least = volume; }
+        if (volume < least && ray.intersectBox({ min: low, max: high }, spot)) {
+          best = node;
+          least = volume;
+        }
       }
       return best;
     },
-    destroy() { geometry.dispose(); shape.dispose(); mesh.material.dispose(); },
+    destroy() {
+      geometry.dispose();
+      shape.dispose();
+      mesh.material.dispose();
+    },
   };
 }

@@ -2,7 +2,8 @@
 import { BufferAttribute, BufferGeometry, DoubleSide, Mesh, ShaderMaterial } from "../vendor/three.min.js";
 import { NODE_GLSL } from "./node_tables.js";
 
-const SMOOTH = 4000, DASHES = 12;
+const SMOOTH = 4000,
+  DASHES = 12;
 
 const VERTEX = `
 ${NODE_GLSL}
@@ -62,15 +63,27 @@ void main() {
 
 /** Return the mesh of the edges: geometry by `set(edges, routes)`, colours by `paint(rgba)`. `uniforms` are those of the nodes and its own. */
 export function makeEdgeMesh(uniforms, fine) {
-  const material = new ShaderMaterial({ vertexShader: VERTEX, fragmentShader: FRAGMENT, uniforms, transparent: true, depthWrite: false, side: DoubleSide });
+  const material = new ShaderMaterial({
+    vertexShader: VERTEX,
+    fragmentShader: FRAGMENT,
+    uniforms,
+    transparent: true,
+    depthWrite: false,
+    side: DoubleSide,
+  });
   const mesh = new Mesh(new BufferGeometry(), material);
   mesh.frustumCulled = false;
   mesh.renderOrder = 2;
   let per = 3;
+  /** Take edges and their bows; returns whether they are drawn bowed. */
   function set({ source, target, delay }, bends) {
-    const count = source.data.length, bowed = fine && count <= SMOOTH, steps = bowed ? 16 : 1;
+    const count = source.data.length,
+      bowed = fine && count <= SMOOTH,
+      steps = bowed ? 16 : 1;
     per = bowed ? 2 * steps + 2 : 3;
-    const geometry = new BufferGeometry(), ends = new Float32Array(2 * per * count), traits = new Float32Array(2 * per * count);
+    const geometry = new BufferGeometry(),
+      ends = new Float32Array(2 * per * count),
+      traits = new Float32Array(2 * per * count);
     const index = new Uint32Array(bowed ? 6 * steps * count : 3 * count);
     for (let i = 0; i < count; i++) {
       for (let k = 0; k < per; k++) {
@@ -81,7 +94,12 @@ export function makeEdgeMesh(uniforms, fine) {
         traits[p + 1] = bends[i];
       }
       const first = per * i;
-      if (bowed) for (let k = 0; k < steps; k++) index.set([0, 1, 2, 1, 3, 2].map(n => first + 2 * k + n), 6 * (steps * i + k));
+      if (bowed)
+        for (let k = 0; k < steps; k++)
+          index.set(
+            [0, 1, 2, 1, 3, 2].map(n => first + 2 * k + n),
+            6 * (steps * i + k),
+          );
       else index.set([first, first + 1, first + 2], first); // one triangle, which ends in a point
     }
     geometry.setIndex(new BufferAttribute(index, 1));
@@ -93,16 +111,22 @@ export function makeEdgeMesh(uniforms, fine) {
     mesh.visible = count > 0;
     material.defines = { PER: per, STEPS: steps, TIP: bowed ? ".28" : "0.", SHORT: bowed ? ".6" : "1.", ...(bowed ? { BOWED: "" } : {}) };
     material.needsUpdate = true;
+    return bowed;
   }
   return {
-    mesh, set,
+    mesh,
+    set,
     /** Take the bytes r, g, b, a of each edge. */
     paint(rgba) {
       const tint = mesh.geometry.getAttribute("tint");
-      const from = new Uint32Array(rgba.buffer), to = new Uint32Array(tint.array.buffer);
+      const from = new Uint32Array(rgba.buffer),
+        to = new Uint32Array(tint.array.buffer);
       for (let i = 0, at = 0; i < from.length; i++) for (let k = 0; k < per; k++) to[at++] = from[i];
       tint.needsUpdate = true;
     },
-    destroy() { mesh.geometry.dispose(); material.dispose(); },
+    destroy() {
+      mesh.geometry.dispose();
+      material.dispose();
+    },
   };
 }

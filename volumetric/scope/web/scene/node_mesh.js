@@ -26,7 +26,7 @@ void main() {
   // a ring around what is chosen lies outside of the shape
   float ring = (bits & ${LOOK.chosen | LOOK.hovered | LOOK.loop}) != 0 ? size * .42 + 4. * one : 0.;
   line = one;
-  reach = size * 1.3 + ring;
+  reach = size * (kind < .5 ? 1.08 : kind < 1.5 ? 1.4 : 1.25) + ring;
   corner = vec2(k == 1 || k == 2 ? reach : -reach, k > 1 ? reach : -reach);
   vec3 spot = middle + vec3(corner, 0.);
   ray = flat_view > .5 ? vec3(0., 0., -1.) : spot;
@@ -102,21 +102,28 @@ void main() {
   }
   float light = .82 + .22 * max(0., dot(n, normalize(vec3(-.35, .75, .6))));
   vec3 colour = look.rgb * light;
-  if (kind < .5) colour = mix(colour * .78, colour, smoothstep(.0, .42, facing));
+  if (kind < .5) colour = mix(dot(back, vec3(1.)) < 1.2 ? mix(colour, front, .3) : colour * .78, colour, smoothstep(.0, .42, facing));
   if ((bits & ${LOOK.dim}) != 0) colour = mix(back, colour, .32);
   gl_FragColor = vec4(colour, cover);
 }`;
 
 /** Return the mesh of the nodes; `fine`: with smooth outlines, and depths of surfaces rather than of middles. */
 export function makeNodeMesh(nodes, roles, fine) {
-  const geometry = new BufferGeometry(), index = new Uint32Array(6 * nodes.count);
+  const geometry = new BufferGeometry(),
+    index = new Uint32Array(6 * nodes.count);
   for (let i = 0; i < nodes.count; i++) {
     index.set([4 * i, 4 * i + 1, 4 * i + 2, 4 * i, 4 * i + 2, 4 * i + 3], 6 * i);
     nodes.layers[4 * i + 1] = CODES[SHAPES[roles[i]] ?? "ball"];
   }
   geometry.setIndex(new BufferAttribute(index, 1));
   nodes.changed("layers");
-  const material = new ShaderMaterial({ vertexShader: VERTEX, fragmentShader: FRAGMENT, uniforms: nodes.paint, defines: fine ? { FINE: "" } : {}, alphaToCoverage: fine });
+  const material = new ShaderMaterial({
+    vertexShader: VERTEX,
+    fragmentShader: FRAGMENT,
+    uniforms: nodes.paint,
+    defines: fine ? { FINE: "" } : {},
+    alphaToCoverage: fine,
+  });
   const mesh = new Mesh(geometry, material);
   mesh.frustumCulled = false;
   return mesh;

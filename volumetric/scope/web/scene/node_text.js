@@ -9,13 +9,18 @@ export function nodeCoordinate(tables, node) {
 
 /** Return the lines of a node's tooltip. */
 export function describeNode(tables, palette, node) {
-  const coordinate = nodeCoordinate(tables, node), name = tables.names[node], lines = [name];
+  const coordinate = nodeCoordinate(tables, node),
+    name = tables.names[node],
+    lines = [name.length > 200 ? `${name.slice(0, 199)}…` : name];
   if (coordinate && !name.startsWith(`${coordinate} `)) lines.push(`coordinate ${coordinate}`);
   const place = Array.from(tables.at.data.subarray(3 * node, 3 * node + 3), x => short(Number(x.toPrecision(6))));
   lines.push(`at x ${place[0]}, y ${place[1]}, z ${place[2]}`);
-  const role = tables.roles[tables.role.data[node]], group = tables.groups[tables.group.data[node]];
+  const role = tables.roles[tables.role.data[node]],
+    group = tables.groups[tables.group.data[node]];
   lines.push(group === role ? role : `${role}, ${group}`);
-  const ports = Object.entries(tables.ports).filter(([, port]) => port.node === node).map(([port]) => port);
+  const ports = Object.entries(tables.ports)
+    .filter(([, port]) => port.node === node)
+    .map(([port]) => port);
   if (ports.length) lines.push(`port ${ports.join(", ")}`);
   const size = tables.size.data[node];
   lines.push(`${size.toLocaleString("en")} ${size === 1 ? "value" : "values"}`);

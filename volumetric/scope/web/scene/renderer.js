@@ -1,19 +1,23 @@
 // Draws nodes and edges in space by three.js, in at most four draw calls: edges, nodes, boxes of regions, the grid below.
-import { Color, Raycaster, Scene, Vector2, Vector3, WebGLRenderer } from "../vendor/three.min.js";
-import { colourTable } from "../charts/colours.js";
+import { Color, Raycaster, Scene, Vector2 } from "../vendor/three.min.js";
 import { makeBoxes } from "./boxes.js";
 import { makeCameras } from "./cameras.js";
 import { makeEdgeColours } from "./edge_colours.js";
 import { makeEdgeMesh } from "./edge_mesh.js";
-import { edgeBows, edgeLists } from "./edge_routes.js";
+import { edgeBows, edgeLists, neighbours } from "./edge_routes.js";
 import { makeFloor } from "./floor.js";
+import { makeChoice } from "./choice.js";
 import { chooseLabels, makeLabels } from "./labels.js";
 import { layerWays } from "./layer_numbers.js";
 import { describeNode, nodeCoordinate } from "./node_text.js";
 import { makeNodeMesh } from "./node_mesh.js";
 import { LOOK, makeNodes } from "./node_tables.js";
 import { makePalette } from "./palette.js";
-import { sceneSvg } from "./scene_svg.js";
+import { watchPointer } from "./pointer.js";
+import { sceneCanvas } from "./scene_canvas.js";
+import { sceneFigure } from "./scene_figure.js";
+import { sceneSpace } from "./scene_space.js";
+import { layered, sceneSvg } from "./scene_svg.js";
 import { sceneTheme } from "./scene_theme.js";
 import { makeScreenPlaces } from "./screen_places.js";
 
@@ -46,59 +50,92 @@ const SMOOTH_NODES = 8000; // scenes with more are drawn without smoothed outlin
  * - pick(x, y) → node or null at a place of the canvas in CSS pixels; coordinate(node) → "z.y.x.slot" or null; describe(node) → text
  *   of the tooltip; neighbours(node) → {incoming, outgoing}, the indices of edges.
  * - fit(), focus(node), view("front" | "top" | "side" | "corner"), project(node) → {x, y, depth, radius} in CSS pixels or null.
- * - cameraState, setCameraState(state), onCamera(f): to keep two scenes in step. focusEdges(null): all edges alike, though a node is chosen.
+ * - cameraState, setCameraState(state), onCamera(f): to keep two scenes in step. highlightEdges(false): all edges alike, though a node is chosen.
  * - canvas, count, info() → {calls, triangles, milliseconds}, draw() (at the next frame), now() (at once), picture() → a canvas with
  *   labels, svg() → an SVG element (up to 5,000 nodes, else an error), destroy().
  * - choice {colour, size, map, scale, edges}, setChoice(part of it), onLegend(f): for scene/scene_menu.js.
  */
 export function makeRenderer(host, tables, app) {
-  const nodes = makeNodes(tables), { count } = nodes;
+  const nodes = makeNodes(tables),
+    { count } = nodes;
   const fine = count <= SMOOTH_NODES;
-  const renderer = new WebGLRenderer({ antialias: fine, preserveDrawingBuffer: true, powerPreference: "high-performance" });
-  const canvas = renderer.domElement, scene = new Scene();
+  const { canvas, renderer } = sceneCanvas(count, fine);
+  const scene = new Scene();
   host.append(canvas);
-  Object.assign(canvas, { tabIndex: 0, className: "scene-canvas" });
-  canvas.setAttribute("role", "application");
-  canvas.setAttribute("aria-roledescription", "scene in space");
-  canvas.setAttribute("aria-label", `${count.toLocaleString("en")} nodes. Arrows turn, plus and minus zoom, F shows all, [ and ] go through the neighbours of the chosen node.`);
-
-  let edges = tables.edges, lists = edgeLists(edges, count), theme = sceneTheme(host), repaint = true, repaintEdges = true;
-  const palette = makePalette(tables, lists, count), edgeColours = makeEdgeColours(edges);
+  let edges = tables.edges,
+    lists = edgeLists(edges, count),
+    theme = sceneTheme(host),
+    repaint = true,
+    repaintEdges = true;
+  const palette = makePalette(tables, lists, count),
+    edgeColours = makeEdgeColours(edges);
   const colours = { back: { value: new Color() }, front: { value: new Color() }, accent: { value: new Color() } };
   nodes.paint = { ...nodes.uniforms, ...colours };
   const edgeUniforms = {
-    ...nodes.uniforms, chosen: { value: -1 }, wide: { value: 1 }, strength: { value: 1 }, incoming: { value: new Color() }, outgoing: { value: new Color() },
+    ...nodes.uniforms,
+    chosen: { value: -1 },
+    wide: { value: 1 },
+    strength: { value: 1 },
+    incoming: { value: new Color() },
+    outgoing: { value: new Color() },
   };
-  const mesh = makeNodeMesh(nodes, tables.role.data, fine), ribbons = makeEdgeMesh(edgeUniforms, fine), floor = makeFloor(nodes);
-  const boxes = makeBoxes(nodes, tables.extent?.data ?? null), ways = layerWays(nodes, tables, lists);
+  const mesh = makeNodeMesh(nodes, tables.role.data, fine),
+    ribbons = makeEdgeMesh(edgeUniforms, fine),
+    floor = makeFloor(nodes);
+  const boxes = makeBoxes(nodes, tables.extent?.data ?? null),
+    ways = layerWays(nodes, tables, lists);
   nodes.boxes = boxes?.corners() ?? [];
-  nodes.deepest = nodes.boxes.reduce((deep, box) => Math.max(deep, nodes.box.low.y - box.low.y), 0);
+  for (const box of nodes.boxes) {
+    nodes.box.low.min(box.low);
+    nodes.box.high.max(box.high);
+  }
   scene.add(mesh, ribbons.mesh, floor.lines, ...(boxes ? [boxes.mesh] : []));
   const size = () => ({ width: host.clientWidth || 1, height: host.clientHeight || 1 });
   const listeners = { select: new Set(), hover: new Set(), camera: new Set(), legend: new Set() };
-  const tell = (name, ...what) => { for (const listener of [...listeners[name]]) listener(...what); };
-  const on = name => listener => { listeners[name].add(listener); return () => listeners[name].delete(listener); };
+  const tell = (name, ...what) => {
+    for (const listener of [...listeners[name]]) listener(...what);
+  };
+  const on = name => listener => {
+    listeners[name].add(listener);
+    return () => listeners[name].delete(listener);
+  };
   const cameras = makeCameras(canvas, nodes, {
-    changed: () => { screen?.forget(); draw(); tell("camera"); },
+    changed: () => {
+      screen?.forget();
+      draw();
+      tell("camera");
+    },
     settled: () => app.state.set("camera", cameras.state.join(",")),
     reduced: () => app.reducedMotion(),
   });
-  const screen = makeScreenPlaces(nodes, cameras, size), labels = makeLabels(host);
+  const screen = makeScreenPlaces(nodes, cameras, size),
+    labels = makeLabels(host);
+  const roles = tables.roles.map((name, i) => [i, name]).filter(([i]) => tables.role.data.includes(i));
   const shown = { labels: true, floor: tables.kind !== "genome", edges: true };
-  let covered = 0, chosen = null, hovered = null, marked = [], waiting = 0, spent = 0, highlight = true;
+  let covered = 0,
+    bows = null,
+    loops = 0,
+    waiting = 0,
+    spent = 0,
+    highlight = true;
 
+  const choice = makeChoice(nodes, draw);
   function setEdges(next) {
     edges = next;
     lists = edgeLists(edges, count);
-    let loops = 0;
+    loops = 0;
     for (let i = 0; i < count; i++) nodes.looks[4 * i + 3] &= ~LOOK.loop;
     for (let i = 0; i < edges.source.data.length; i++) {
-      if (edges.source.data[i] === edges.target.data[i]) { nodes.looks[4 * edges.source.data[i] + 3] |= LOOK.loop; loops++; }
+      if (edges.source.data[i] === edges.target.data[i]) {
+        nodes.looks[4 * edges.source.data[i] + 3] |= LOOK.loop;
+        loops++;
+      }
     }
-    ribbons.set(edges, edgeBows(edges, nodes));
+    bows = edgeBows(edges, nodes);
+    if (!ribbons.set(edges, bows)) bows.fill(0); // drawn straight
     const total = edges.source.data.length - loops;
-    edgeUniforms.wide.value = total > 20000 ? .7 : total > 2000 ? 1.1 : 1.9;
-    edgeUniforms.strength.value = Math.max(.16, Math.min(.8, 19 / Math.sqrt(total || 1)));
+    edgeUniforms.wide.value = total > 20000 ? 0.7 : total > 4000 ? 1.1 : total > 800 ? 1.3 : 1.9;
+    edgeUniforms.strength.value = Math.max(0.16, Math.min(0.8, 16 / Math.sqrt(total || 1)));
     repaintEdges = repaint = true;
     draw();
   }
@@ -107,35 +144,63 @@ export function makeRenderer(host, tables, app) {
     const put = (to, rgb) => to.value.setRGB(rgb[0] / 255, rgb[1] / 255, rgb[2] / 255);
     for (const name of ["back", "front", "accent"]) put(colours[name], theme[name]);
     for (const name of ["incoming", "outgoing"]) put(edgeUniforms[name], theme[name]);
-    floor.lines.material.color.setRGB(...theme.grid.map((x, i) => (x * .82 + theme.dim[i] * .18) / 255), "srgb");
+    floor.lines.material.color.setRGB(...theme.grid.map((x, i) => (x * 0.82 + theme.dim[i] * 0.18) / 255), "srgb");
     renderer.setClearColor(new Color().setRGB(...theme.back.map(x => x / 255), "srgb"), 1);
     repaint = repaintEdges = true;
     draw();
   }
   function prepare() {
     if (repaint) {
-      if (palette.paint(nodes, theme)) { nodes.changed("places"); screen.forget(); }
+      if (palette.paint(nodes, theme)) {
+        nodes.changed("places");
+        screen.forget();
+      }
       repaint = false;
       nodes.changed("looks");
       tell("legend");
     }
-    if (repaintEdges) { ribbons.paint(edgeColours.paint(palette.choice.edges, theme)); repaintEdges = false; tell("legend"); }
+    if (repaintEdges) {
+      ribbons.paint(edgeColours.paint(palette.choice.edges, theme));
+      repaintEdges = false;
+      tell("legend");
+    }
     ribbons.mesh.visible = shown.edges && edges.source.data.length > 0;
     floor.lines.visible = shown.floor;
     nodes.uniforms.pixel.value = cameras.pixel;
     nodes.uniforms.flat_view.value = cameras.flat ? 1 : 0;
-    edgeUniforms.chosen.value = chosen === null || !highlight ? -1 : chosen;
+    edgeUniforms.chosen.value = highlight ? (choice.chosen ?? -1) : -1;
     cameras.active.updateMatrixWorld();
   }
   function chosenLabels() {
     const { width, height } = size();
-    const first = [hovered, chosen].filter(node => node !== null);
-    if (chosen !== null) first.push(...neighbourNodes(chosen).slice(0, 24));
-    if (!first.length && count > 60) first.push(...Object.values(tables.ports).map(port => port.node).slice(0, 12).filter(node => { const at = screen.of(node); return at && screen.at(at.x, at.y) === node; }));
+    const { chosen } = choice,
+      near = node => screen.of(node)?.radius >= 6;
+    const first = [choice.hovered, chosen].filter(node => node !== null);
+    if (chosen !== null) first.push(...neighbours(lists, edges, chosen).slice(0, 24).filter(near));
+    if (!first.length && count > 60)
+      first.push(
+        ...Object.values(tables.ports)
+          .slice(0, 12)
+          .map(port => port.node)
+          .filter(unhidden),
+      );
     return chooseLabels({
-      nodes, places: screen.places, names: tables.names, first: [...new Set(first)], everyone: shown.labels, ticks: shown.floor ? floor.ticks : [],
-      point: screen.point, at: screen.at, measure: labels.measure, width, height,
+      nodes,
+      places: screen.places,
+      names: tables.names,
+      first: [...new Set(first)],
+      everyone: shown.labels,
+      ticks: shown.floor ? floor.ticks : [],
+      point: screen.point,
+      at: screen.at,
+      measure: labels.measure,
+      width,
+      height,
     });
+  }
+  function unhidden(node) {
+    const at = screen.of(node);
+    return at !== null && screen.at(at.x, at.y) === node;
   }
   function now() {
     cancelAnimationFrame(waiting);
@@ -147,45 +212,59 @@ export function makeRenderer(host, tables, app) {
     labels.write(shown.labels ? chosenLabels() : [], width, height, Math.min(devicePixelRatio, 2));
     spent = performance.now() - began;
   }
-  function draw() { waiting ||= requestAnimationFrame(now); }
-  function mark() {
-    for (const node of marked) nodes.looks[4 * node + 3] &= ~(LOOK.chosen | LOOK.hovered);
-    marked = [chosen, hovered].filter(node => node !== null);
-    if (chosen !== null) nodes.looks[4 * chosen + 3] |= LOOK.chosen;
-    if (hovered !== null && hovered !== chosen) nodes.looks[4 * hovered + 3] |= LOOK.hovered;
-    nodes.changed("looks");
+  /** Draw, and return all that drawings of what is seen need. */
+  function seen() {
+    now();
+    const legend = palette.legend(theme),
+      none = { data: [] };
+    if (shown.edges) legend.entries.push(...edgeColours.legend(palette.choice.edges, theme));
+    return {
+      nodes,
+      bows,
+      legend,
+      theme,
+      chosen: choice.chosen,
+      ...size(),
+      places: screen.places(),
+      point: screen.point,
+      names: tables.names,
+      roles: tables.role.data,
+      title: legend.title,
+      edges: shown.edges ? edges : { source: none, target: none, delay: none },
+      rgba: edgeColours.paint(palette.choice.edges, theme),
+      strength: edgeUniforms.strength.value,
+      grid: shown.floor ? floor.lines.geometry.getAttribute("position").array : [],
+      labels: shown.labels ? chosenLabels() : [],
+      boxes: boxes?.corners() ?? [],
+    };
+  }
+  function draw() {
+    waiting ||= requestAnimationFrame(now);
+  }
+  const pointer = watchPointer(canvas, {
+    pick,
+    focus: node => (node === null ? cameras.fit() : cameras.focus(node)),
+    select: node => tell("select", node),
+    hover(node, event) {
+      choice.hover(node);
+      canvas.style.cursor = node === null ? "" : "pointer";
+      tell("hover", node, event);
+    },
+  });
+  canvas.addEventListener("webglcontextrestored", () => {
+    nodes.changed("places", "looks", "layers");
+    repaint = repaintEdges = true;
     draw();
-  }
-  function neighbourNodes(node) {
-    const ends = [...Array.from(lists.outgoing(node), edge => edges.target.data[edge]), ...Array.from(lists.incoming(node), edge => edges.source.data[edge])];
-    return [...new Set(ends)].filter(other => other !== node);
-  }
-  function hover(node, event) {
-    if (node !== hovered) { hovered = node; mark(); canvas.style.cursor = node === null ? "" : "pointer"; }
-    tell("hover", node, event);
-  }
-  const ray = new Raycaster(), spot = new Vector2();
+  });
+  const ray = new Raycaster(),
+    spot = new Vector2();
   function pick(x, y) {
     const node = screen.at(x, y);
     if (node !== null || !boxes) return node;
     const { width, height } = size();
-    ray.setFromCamera(spot.set(x / width * 2 - 1, 1 - y / height * 2), cameras.active);
+    ray.setFromCamera(spot.set((x / width) * 2 - 1, 1 - (y / height) * 2), cameras.active);
     return boxes.at(ray.ray);
   }
-  const at = event => { const box = canvas.getBoundingClientRect(); return pick(event.clientX - box.left, event.clientY - box.top); };
-  let down = null, looking = 0;
-  canvas.addEventListener("pointerdown", event => { down = [event.clientX, event.clientY]; });
-  canvas.addEventListener("click", event => {
-    if (down && Math.hypot(event.clientX - down[0], event.clientY - down[1]) > 5) return; // the end of a turn
-    tell("select", at(event));
-  });
-  canvas.addEventListener("dblclick", event => { const node = at(event); if (node === null) cameras.fit(); else cameras.focus(node); });
-  canvas.addEventListener("pointermove", event => {
-    if (event.buttons) { hover(null, event); return; }
-    cancelAnimationFrame(looking);
-    looking = requestAnimationFrame(() => hover(at(event), event));
-  });
-  canvas.addEventListener("pointerleave", event => { cancelAnimationFrame(looking); hover(null, event); });
   function resize() {
     const { width, height } = size();
     renderer.setPixelRatio(Math.min(devicePixelRatio, count > SMOOTH_NODES ? 1 : 2));
@@ -194,9 +273,16 @@ export function makeRenderer(host, tables, app) {
     cameras.resize(width, height, { left: wide ? 250 : 0, right: wide ? covered : 0, top: wide ? 20 : 46, bottom: wide ? 0 : 40 });
     screen.forget();
   }
-  const watcher = new ResizeObserver(() => { resize(); if (!cameras.touched) cameras.fit(true); now(); });
+  const watcher = new ResizeObserver(() => {
+    resize();
+    if (!cameras.touched) cameras.fit(true);
+    now();
+  });
   const themed = app.dark.subscribe(() => requestAnimationFrame(paintTheme));
-  const change = () => { repaint = true; draw(); };
+  const change = () => {
+    repaint = true;
+    draw();
+  };
 
   resize();
   setEdges(edges);
@@ -207,65 +293,137 @@ export function makeRenderer(host, tables, app) {
   if (saved) cameras.setState(saved);
   watcher.observe(host);
   return {
-    canvas, count, draw, now, pick, shown, ways, palette, nodes, cameras,
-    get edges() { return edges; },
-    get selected() { return chosen; },
-    get choice() { return { ...palette.choice }; },
-    get cameraState() { return cameras.state; },
+    canvas,
+    count,
+    draw,
+    now,
+    pick,
+    shown,
+    ways,
+    palette,
+    nodes,
+    cameras,
+    get edges() {
+      return edges;
+    },
+    get selected() {
+      return choice.chosen;
+    },
+    get choice() {
+      return { ...palette.choice };
+    },
+    get cameraState() {
+      return cameras.state;
+    },
     setCameraState: state => cameras.setState(state),
-    onSelect: on("select"), onHover: on("hover"), onCamera: on("camera"), onLegend: on("legend"),
-    setValues(values) { palette.setValues(values); change(); },
-    setChannel(name, channel) { palette.set(name, channel); change(); },
-    setMask(mask) { palette.setMask(mask); change(); },
-    setColours(rgb) { palette.setColours(rgb); change(); },
-    setSizes(sizes) { palette.setSizes(sizes); change(); },
-    setLegend(legend) { palette.setLegend(legend); change(); },
-    setChoice(part) { Object.assign(palette.choice, part); repaintEdges = true; change(); },
-    setEdgeValues(values) { edgeColours.setValues(values); repaintEdges = true; draw(); },
-    setEdgeMask(mask) { edgeColours.setMask(mask); repaintEdges = true; draw(); },
-    setEdges(next) { edgeColours.set(next); setEdges(next); },
+    onSelect: on("select"),
+    onHover: on("hover"),
+    onCamera: on("camera"),
+    onLegend: on("legend"),
+    setValues(values) {
+      palette.setValues(values);
+      change();
+    },
+    setChannel(name, channel) {
+      palette.set(name, channel);
+      change();
+    },
+    setMask(mask) {
+      palette.setMask(mask);
+      change();
+    },
+    setColours(rgb) {
+      palette.setColours(rgb);
+      change();
+    },
+    setSizes(sizes) {
+      palette.setSizes(sizes);
+      change();
+    },
+    setLegend(legend) {
+      palette.setLegend(legend);
+      change();
+    },
+    setChoice(part) {
+      Object.assign(palette.choice, part);
+      repaintEdges = true;
+      change();
+    },
+    setEdgeValues(values) {
+      edgeColours.setValues(values);
+      repaintEdges = true;
+      draw();
+    },
+    setEdgeMask(mask) {
+      edgeColours.setMask(mask);
+      repaintEdges = true;
+      draw();
+    },
+    setEdges(next) {
+      edgeColours.set(next);
+      setEdges(next);
+    },
     setVisible(mask) {
       for (let i = 0; i < count; i++) nodes.visible[i] = mask && !mask[i] ? 0 : 1;
       change();
     },
-    /** Hide the nodes outside of [low, high] of coordinates x, y, z as the data has them; null: none. */
-    setSlices(low, high) {
-      const far = 1e9, [a, b] = [low ?? [-far, -far, -far], high ?? [far, far, far]];
-      nodes.uniforms.low.value.set(a[0], -b[1], a[2]);
-      nodes.uniforms.high.value.set(b[0], -a[1], b[2]);
-      screen.forget();
+    ...sceneSpace({ nodes, screen, floor, draw }),
+    show(part) {
+      Object.assign(shown, part);
       draw();
     },
-    /** Pull layers apart by an amount, 0: not at all; `way` is one of `ways`. */
-    explode(way, amount) {
-      for (let i = 0; i < count; i++) nodes.layers[4 * i] = way.numbers[i];
-      nodes.spreadBy = way.name;
-      nodes.layerReach = way.numbers.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
-      nodes.uniforms.spread.value.set(...way.direction).multiplyScalar(amount);
-      nodes.changed("layers");
-      screen.forget();
-      floor.update();
+    highlightEdges(on) {
+      highlight = on;
       draw();
     },
-    show(part) { Object.assign(shown, part); draw(); },
-    focusEdges(only) { highlight = only !== null; draw(); },
-    select(node) { chosen = node !== null && node >= 0 && node < count ? node : null; mark(); tell("legend"); },
+    select(node) {
+      choice.select(node);
+      tell("legend");
+    },
     /** Ring a node as if the pointer were on it. */
-    point(node) { hovered = node; mark(); },
-    fit: () => cameras.fit(), focus: node => cameras.focus(node), view: name => cameras.view(name),
+    point: node => choice.hover(node),
+    fit: () => cameras.fit(),
+    focus: node => cameras.focus(node),
+    view: name => cameras.view(name),
     project: node => screen.of(node),
     coordinate: node => nodeCoordinate(tables, node),
     describe: node => describeNode(tables, palette, node),
     neighbours: node => ({ incoming: lists.incoming(node), outgoing: lists.outgoing(node) }),
-    legend: () => ({ nodes: palette.legend(theme), edges: [...edgeColours.legend(palette.choice.edges, theme), ...(chosen !== null && highlight ? [[`rgb(${theme.incoming})`, "into the chosen node"], [`rgb(${theme.outgoing})`, "out of the chosen node"]] : [])], loops: edges.source.data.some((a, i) => a === edges.target.data[i]) }),
-    edgeModes: () => edgeColours.modes(), edgeMode: () => edgeColours.mode(palette.choice.edges),
+    legend: () => ({
+      nodes: palette.legend(theme),
+      edges: [
+        ...edgeColours.legend(palette.choice.edges, theme),
+        ...(choice.chosen !== null && highlight
+          ? [
+              [`rgb(${theme.incoming})`, "into the chosen node"],
+              [`rgb(${theme.outgoing})`, "out of the chosen node"],
+            ]
+          : []),
+      ],
+      loops: loops > 0,
+    }),
+    edgeModes: () => edgeColours.modes(),
+    edgeMode: () => edgeColours.mode(palette.choice.edges),
     /** Say how much of the right side a panel covers, in pixels. */
-    cover(right) { covered = right; resize(); if (!cameras.touched) cameras.fit(true); draw(); },
-    rolesShown: () => tables.roles.map((name, i) => [i, name]).filter(([i]) => tables.role.data.includes(i)),
-    info: () => ({ calls: renderer.info.render.calls, frame: renderer.info.render.frame, triangles: renderer.info.render.triangles, milliseconds: spent, nodes: count, edges: edges.source.data.length }),
+    cover(right) {
+      covered = right;
+      resize();
+      if (!cameras.touched) cameras.fit(true);
+      draw();
+    },
+    rolesShown: () => roles,
+    info: () => ({
+      calls: renderer.info.render.calls,
+      frame: renderer.info.render.frame,
+      triangles: renderer.info.render.triangles,
+      milliseconds: spent,
+      nodes: count,
+      edges: edges.source.data.length,
+    }),
     /** Wait until the device has drawn, and return the milliseconds of a frame; for measurements. */
     timedFrame() {
-      const gl = renderer.getContext(), began = performance.now();
+      const gl = renderer.getContext(),
+        began = performance.now();
       repaint = true;
       now();
       gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4));
@@ -273,25 +431,13 @@ export function makeRenderer(host, tables, app) {
     },
     picture() {
       now();
-      const whole = document.createElement("canvas"), brush = whole.getContext("2d");
-      Object.assign(whole, { width: canvas.width, height: canvas.height });
-      brush.drawImage(canvas, 0, 0);
-      brush.drawImage(labels.canvas, 0, 0, whole.width, whole.height);
-      return whole;
+      return layered(canvas, labels.canvas);
     },
-    svg() {
-      now();
-      const { width, height } = size(), legend = palette.legend(theme);
-      if (legend.gradient) legend.stops = gradientStops(legend.map);
-      return sceneSvg({
-        nodes, places: screen.places(), edges: shown.edges ? edges : { source: { data: [] }, target: { data: [] }, delay: { data: [] } }, rgba: edgeColours.paint(palette.choice.edges, theme),
-        strength: edgeUniforms.strength.value, labels: shown.labels ? chosenLabels() : [], legend, theme, width, height, chosen, boxes: boxes?.corners() ?? [], point: screen.point,
-        names: tables.names, roles: tables.role.data,
-      });
-    },
+    svg: () => sceneSvg(seen()),
+    figure: () => sceneFigure(seen()),
     destroy() {
       cancelAnimationFrame(waiting);
-      cancelAnimationFrame(looking);
+      pointer.destroy();
       watcher.disconnect();
       themed();
       for (const part of [cameras, labels, ribbons, floor, nodes, boxes]) part?.destroy();
@@ -302,9 +448,4 @@ export function makeRenderer(host, tables, app) {
       canvas.remove();
     },
   };
-}
-
-function gradientStops(map) {
-  const table = colourTable(map);
-  return Array.from({ length: 24 }, (_, i) => `rgb(${table.subarray(3 * Math.round(i * 255 / 23), 3 * Math.round(i * 255 / 23) + 3)})`);
 }

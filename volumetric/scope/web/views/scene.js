@@ -9,21 +9,26 @@ import { mountSceneMenu } from "../scene/scene_menu.js";
 import { mountSculptor } from "../sculpt/sculptor.js";
 import { mountTime } from "../time/time_panel.js";
 
-const TURN = .12;
+const TURN = 0.12;
 const ARROWS = { ArrowLeft: [-TURN, 0], ArrowRight: [TURN, 0], ArrowUp: [0, TURN], ArrowDown: [0, -TURN] };
 
 /** Show the view in an element; returns {renderer, destroy(), key(event), exports()}. */
 export async function mount(element, view, app, tools) {
-  const data = await readTables(view.data, app), tables = data.scene;
+  const data = await readTables(view.data, app),
+    tables = data.scene;
   tables.names = expandNames(tables.names);
-  const stage = h("div", { class: "scene-stage" }), side = h("div", { class: "scene-side" }), below = h("div", { class: "scene-below" });
+  const stage = h("div", { class: "scene-stage" }),
+    side = h("div", { class: "scene-side" }),
+    below = h("div", { class: "scene-below" });
   element.append(h("div", { class: "scene" }, stage, side, below));
-  const renderer = makeRenderer(stage, tables, app), walk = neighbourWalk({ renderer, tables, app });
+  const renderer = makeRenderer(stage, tables, app),
+    walk = neighbourWalk({ renderer, tables, app });
   const menu = mountSceneMenu(stage, { renderer, tables, app });
   if (tables.leftOut) stage.append(h("p", { class: "scene-note" }, `${tables.leftOut.toLocaleString("en")} more edges are not shown`));
   renderer.onSelect(node => app.selection.set(node));
   renderer.onHover((node, event) => {
-    if (node === null) app.tooltip.hide(); else app.tooltip.show(event.clientX, event.clientY, renderer.describe(node));
+    if (node === null) app.tooltip.hide();
+    else app.tooltip.show(event.clientX, event.clientY, renderer.describe(node));
   });
   const choose = node => {
     if (node !== null && !(node >= 0 && node < renderer.count)) return;
@@ -42,14 +47,27 @@ export async function mount(element, view, app, tools) {
   else choose(app.selection.value);
   function key(event) {
     const onScene = event.target === renderer.canvas || event.target === document.body;
-    if (onScene && ARROWS[event.key]) { renderer.cameras.orbit(...ARROWS[event.key]); return true; }
+    if (onScene && ARROWS[event.key]) {
+      renderer.cameras.orbit(...ARROWS[event.key]);
+      return true;
+    }
     if (walk.key(event) || parts.some(part => part?.key?.(event)) || menu.key(event)) return true;
-    if (event.key === "Escape" && app.selection.value !== null) { app.selection.set(null); return true; }
+    if (event.key === "Escape" && app.selection.value !== null) {
+      app.selection.set(null);
+      return true;
+    }
     return false;
   }
   return {
-    renderer, data, key,
-    exports: () => ({ canvas: renderer.canvas, picture: () => renderer.picture(), svg: () => renderer.svg() }),
+    renderer,
+    data,
+    key,
+    exports: () => ({
+      canvas: renderer.canvas,
+      picture: () => renderer.picture(),
+      svg: () => renderer.svg(),
+      figures: () => [renderer.figure()],
+    }),
     destroy() {
       chosen();
       app.tooltip.hide();
