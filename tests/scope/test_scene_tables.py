@@ -96,11 +96,8 @@ def test_a_network_shows_dtypes_and_weights_of_its_layers():
     assert "channels" not in network_view(Clocked(network=NETWORK)).data["scene"]
     clocked = network_view(Clocked(network=NETWORK, clocks={"1.0.0.0": "every(2)"}), params).data["scene"]["channels"]
     assert list(clocked) == ["clock", "dtype", "parameters", "bits", "weights"]
-    assert [clocked["clock"]["names"][i] for i in clocked["clock"]["classes"]] == [
-        "every tick",
-        "every(2)",
-        "every tick",
-    ]
+    clocks = clocked["clock"]
+    assert [clocks["names"][i] for i in clocks["classes"]] == ["every tick", "every(2)", "every tick"]
     assert network_view(TIMED.program).data["scene"]["kind"] == "program"
     with pytest.raises(SpecError, match="shows networks, programs and genomes, got int"):
         network_view(3)  # type: ignore[arg-type]

@@ -188,6 +188,7 @@ def first_nodes(network: Network, parts: Mapping[Coord, FabricPart]) -> dict[Coo
 def _nodes(
     network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int], clocks: Mapping[Coord, str]
 ) -> Iterator[SceneNode]:
+    """Yield the nodes of the layers in order, those of a fabric one by one."""
     reading, tapped = {port.coord for port in network.ports.values()}, set(network.taps.values())
     slots = 1 + max(coord.slot for coord in network.layers)
     starts = [_starts(network, parts, axis) for axis in range(3)]

@@ -105,10 +105,9 @@ def _places(columns: Sequence[int], ends: Sequence[tuple[int, int]]) -> list[tup
             own.sort(key=lambda i: float(np.mean(share[near[i]])) if near[i] else 0.5)
             share[own] = (np.arange(len(own)) + 0.5) / len(own)
     places = [(0.0, 0.0, 0.0)] * len(columns)
-    width = {
-        column: len(own) if len(own) <= _ROW else math.ceil(math.sqrt(len(own))) for column, own in members.items()
-    }
-    gap = max(_GAP, _LONG * max(width.values()) / max(1, max(members)))
+    counts = {column: len(own) for column, own in members.items()}
+    width = {column: n if n <= _ROW else math.ceil(math.sqrt(n)) for column, n in counts.items()}
+    gap = max(_GAP, _LONG * max(width.values()) / max(1, *members))
     for column, own in members.items():
         across = width[column]
         down = -(-len(own) // across)
