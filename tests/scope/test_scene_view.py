@@ -159,6 +159,14 @@ def test_masks_slices_and_pulling_apart_change_what_is_drawn(browser, tmp_path):
     assert np.abs(np.subtract(before, colour_at(page, 17))).max() > 30
     assert "masked out" in page.value("document.querySelector('.scene-legend').innerText")
     assert "masked out" in page.value(f"{R}.describe(17)")
+    small, large = (
+        page.value(f"({R}.setChoice({{size: '{by}'}}), {R}.now(), {R}.project(0).radius)") for by in ("degree", "same")
+    )
+    assert small != large
+    page.value(f"{R}.setChoice({{size: 'degree'}})")
+    settle(page)
+    assert "size: number of edges, smallest" in page.value("document.querySelector('.scene-legend').innerText")
+    page.value(f"{R}.setChoice({{size: 'same'}})")
     page.click("button[aria-label^='Look of']")
     page.value("""(() => {
       const slider = document.querySelector("input[data-axis=z]");

@@ -41,6 +41,7 @@ export function mountLegend({ renderer, colour }) {
             ]
           : []),
         ...(nodes.unit || nodes.note ? [h("p", { class: "dim" }, [nodes.unit, nodes.note].filter(Boolean).join(", "))] : []),
+        ...(nodes.sizes ? [h("p", { class: "dim" }, nodes.sizes)] : []),
         ...(nodes.entries.length ? [h("ul", {}, ...nodes.entries.map(([own, text]) => h("li", {}, swatch(own), text)))] : []),
         ...(roles.length > 1
           ? [h("p", { class: "scene-roles" }, ...roles.map(([role, name]) => h("span", {}, `${SIGNS[SHAPES[role]]} ${name}`)))]

@@ -238,6 +238,12 @@ export function makePalette(tables, lists, count) {
         };
         if (anyOdd && ["value", "change"].includes(colourName())) entries.push([`rgb(${theme.odd})`, "not finite"]);
       }
+      const sizes = channels.get(choice.size);
+      if (sizes?.values && !sizesPast) {
+        const low = around(sizes) ? 0 : sizes.range[0],
+          high = around(sizes) ? span(sizes)[1] : sizes.range[1];
+        result.sizes = `size: ${sizes.label}, smallest ${short(low)}, largest ${short(high)}${around(sizes) ? " (without sign)" : ""}`;
+      }
       if (fired && colourName() !== "fired") entries.push(["dim", "did not compute"]);
       if (mask) entries.push(["ghost", "masked out"]);
       return result;
