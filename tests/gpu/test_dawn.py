@@ -25,6 +25,7 @@ PARTS: Mapping[str, Sequence[str]] = {
         "tests/gpu/test_block_formats.py",
     ],
     "each layer": ["--quick", "tests/parity/test_parity.py::test_shapes"],
+    "texts": ["--quick", "tests/gpu/test_pooled_texts.py", "tests/gpu/test_whole_pieces.py"],
     "calls": ["tests/gpu/test_greedy.py", "tests/gpu_graph/test_runs.py"],
 }
 LONG = ("each layer", "calls")

@@ -49,6 +49,8 @@ class Encoder:
                 hint="open the model in Hugging Face format",
             )
         self.executable = executable
+        pools = isinstance(executable, PoolsTexts) and executable.can_pool
+        self._pools: PoolsTexts | None = executable if pools else None
         self.width: int = loaded.network.shapes[loaded.hidden or max(loaded.network.layers)][-1]
         self._types = token_types(loaded.network)
         self._states: list[Any] = []
@@ -63,11 +65,11 @@ class Encoder:
     def pooled(self, texts: Sequence[Rows], modes: Sequence[Pooling], skipped: int = 0) -> F32Array:
         """Return a row for each text, ``[n, d · modes]``; see `pool`. On CPUs rows are batch-invariant."""
         rows = np.empty((len(texts), self.width * len(modes)), np.float32)
-        lengths, executable = [len(text[INPUT]) for text in texts], self.executable
-        if isinstance(executable, PoolsTexts) and executable.can_pool:
+        lengths = [len(text[INPUT]) for text in texts]
+        if self._pools is not None:
             for group in _groups(lengths, POOLED_ROWS):
                 some = [texts[i] for i in group]
-                rows[group] = executable.pool_texts(some, modes, output=self._output, skipped=skipped)
+                rows[group] = self._pools.pool_texts(some, modes, output=self._output, skipped=skipped)
             return rows
         for group in _groups(lengths, ROWS):
             for i, hidden in zip(group, self._hidden_states([texts[i] for i in group]), strict=True):
@@ -79,9 +81,7 @@ class Encoder:
         while len(self._states) < len(texts):
             self._states.append(self.executable.new_state())
         states = self._states[: len(texts)]
-        pieces = [
-            SequenceRows(state, text, "all", (self._output,)) for state, text in zip(states, texts, strict=True)
-        ]
+        pieces = [SequenceRows(state, text, "all", (self._output,)) for state, text in zip(states, texts, strict=True)]
         try:
             return [output_of(outputs, self._output) for outputs in self.executable.run(pieces)]
         finally:

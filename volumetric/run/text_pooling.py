@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.base.errors import GenerationError, ShapeError, VolumetricError
+from volumetric.base.errors import ShapeError, VolumetricError
 from volumetric.network import INPUT, OUTPUT
 from volumetric.run.device import RowInputs
 from volumetric.run.plan import Plan
@@ -21,7 +21,7 @@ Pooling = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", 
 
 @runtime_checkable
 class PoolsTexts(Protocol):
-    """An executable that pools the rows of whole texts on the device, so that hidden states are not copied to the host."""
+    """An executable that pools the rows of whole texts on the device, so that hidden states stay there."""
 
     @property
     def can_pool(self) -> bool:
@@ -66,8 +66,8 @@ def check_whole_texts(plan: Plan, texts: Sequence[RowInputs], context: int) -> C
     if not texts:
         raise ShapeError("pooling needs the rows of at least one text, got none")
     named = [text if isinstance(text, Mapping) else {INPUT: text} for text in texts]
-    names = dict.fromkeys(name for text in named for name in text)
-    if all(text.keys() == names.keys() for text in named) and all(np.ndim(text.get(INPUT)) for text in named):
+    names = named[0].keys()
+    if INPUT in names and all(text.keys() == names for text in named):
         try:
             together = {name: np.concatenate([text[name] for text in named]) for name in names}
             lengths = [len(text[INPUT]) for text in named]
@@ -76,7 +76,7 @@ def check_whole_texts(plan: Plan, texts: Sequence[RowInputs], context: int) -> C
                 inputs = _checked(plan, together)
                 check_capacity(0, max(lengths), context)
                 return CheckedTexts(inputs, lengths)
-        except (VolumetricError, ValueError):
+        except (VolumetricError, ValueError, TypeError):
             pass  # one by one, for an error that has the position within its text
     parts = [_checked(plan, text) for text in named]
     lengths = [len(next(iter(part.values()))) for part in parts]
