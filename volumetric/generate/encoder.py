@@ -17,7 +17,7 @@ from volumetric.loaders.loaded_model import LoadedModel
 from volumetric.loaders.sentence_modules import PooledHead
 from volumetric.loaders.tokenizer import Encoded
 from volumetric.network import INPUT, OUTPUT, Network
-from volumetric.run.device import Device, Executable, RunOptions, SequenceRows, output_of
+from volumetric.run.device import Device, Executable, OutputRows, RunOptions, SequenceRows, output_of
 from volumetric.run.lower import lower
 from volumetric.run.text_pooling import Pooling, PoolsTexts
 
@@ -49,8 +49,9 @@ class Encoder:
                 hint="open the model in Hugging Face format",
             )
         self.executable = executable
-        pools = isinstance(executable, PoolsTexts) and executable.can_pool
-        self._pools: PoolsTexts | None = executable if pools else None
+        self._pools: PoolsTexts | None = None
+        if isinstance(executable, PoolsTexts) and executable.can_pool:
+            self._pools = executable
         self.width: int = loaded.network.shapes[loaded.hidden or max(loaded.network.layers)][-1]
         self._types = token_types(loaded.network)
         self._states: list[Any] = []
@@ -71,17 +72,20 @@ class Encoder:
                 some = [texts[i] for i in group]
                 rows[group] = self._pools.pool_texts(some, modes, output=self._output, skipped=skipped)
             return rows
+        last_only = all(mode == "lasttoken" for mode in modes)
         for group in _groups(lengths, ROWS):
-            for i, hidden in zip(group, self._hidden_states([texts[i] for i in group]), strict=True):
+            some = [texts[i] for i in group]
+            for i, hidden in zip(group, self._hidden_states(some, last_only=last_only), strict=True):
                 rows[i] = pool(hidden, modes, skipped)
         return rows
 
-    def _hidden_states(self, texts: Sequence[Rows]) -> list[F32Array]:
-        """Return the hidden states of each text."""
+    def _hidden_states(self, texts: Sequence[Rows], *, last_only: bool = False) -> list[F32Array]:
+        """Return the hidden states of each text: of its last token, or of all."""
         while len(self._states) < len(texts):
             self._states.append(self.executable.new_state())
         states = self._states[: len(texts)]
-        pieces = [SequenceRows(state, text, "all", (self._output,)) for state, text in zip(states, texts, strict=True)]
+        which: OutputRows = "last" if last_only else "all"
+        pieces = [SequenceRows(state, text, which, (self._output,)) for state, text in zip(states, texts, strict=True)]
         try:
             return [output_of(outputs, self._output) for outputs in self.executable.run(pieces)]
         finally:
