@@ -183,7 +183,7 @@ def halving_norm(r: RowRecorder, node: Node, frame: RecordingFrame) -> RecordedD
     params = r.weights.vector("norm", (keys.get("weight"), width), (keys.get("bias"), width))
     buffers = {"x": frame.values[node.inputs[0]]} | ({} if params is None else {"norm_params": params})
     frame.halved.add(node.outputs[0])
-    return halved_operand(r, normed, buffers, frame.control, kept=frame.values[node.outputs[0]])[0]
+    return halved_operand(r, normed, buffers, frame.control, normed_rows=frame.values[node.outputs[0]])[0]
 
 
 def halved_operand(
@@ -193,20 +193,20 @@ def halved_operand(
     control: str,
     *,
     times: int = 1,
-    kept: str | None = None,
+    normed_rows: str | None = None,
 ) -> tuple[RecordedDispatch, dict[str, str]]:
     """Record the halving of x, which has `times` rows for each row of the call.
 
-    Returns that, and the product's buffers: `buffers` with the halves for x and its norm. `kept`: buffer of the rows
-    after the norm, if others read them.
+    Returns that, and the product's buffers: `buffers` with the halves for x and its norm. `normed_rows`: buffer of the
+    rows after the norm, if others read them.
     """
     rows = r.product_rows * times
     halved = r.spare(2 * matrix_tiles.halved_stride(shape.k) * rows, "halved rows")
     undo = r.spare(4 * rows, "powers of two of halved rows")
     before = {name: buffers[name] for name in ("x", "norm_params") if name in buffers}
     after = {name: buffer for name, buffer in buffers.items() if name not in before}
-    rows_after = {} if kept is None else {"y": kept}
-    dispatch = matrix_tiles.halve_rows(shape, times=times, keep=kept is not None)
+    rows_after = {} if normed_rows is None else {"y": normed_rows}
+    dispatch = matrix_tiles.halve_rows(shape, times=times, keep=normed_rows is not None)
     halve = entry(dispatch, {**before, **rows_after, "halved": halved, "undo": undo}, control=control)
     return halve, {**after, "x": halved, "undo": undo}
 
