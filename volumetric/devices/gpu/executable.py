@@ -23,13 +23,20 @@ from volumetric.devices.gpu.kernels.dispatch import CallRows
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.devices.gpu.matrix_search import tune_every_product
 from volumetric.devices.gpu.page_pool import PagePool
-from volumetric.devices.gpu.paged_attention import AttentionBuffers, attends_halves, attention_shapes, with_kv_dtype
+from volumetric.devices.gpu.paged_attention import (
+    AttentionBuffers,
+    attends_halves,
+    attention_shapes,
+    seeing_together,
+    with_kv_dtype,
+)
+from volumetric.devices.gpu.pooled_texts import TextPooling
 from volumetric.devices.gpu.profile import call_times
 from volumetric.devices.gpu.recording_cache import RecordingCache
 from volumetric.devices.gpu.row_limits import RowLimits
 from volumetric.devices.gpu.token_loop import Decoder
 from volumetric.devices.gpu.token_picks import Picked, TokenPicks, Wanted
-from volumetric.devices.gpu.value_buffers import ValueBuffers
+from volumetric.devices.gpu.value_buffers import ValueBuffers, rows_together
 from volumetric.devices.gpu.weight_buffers import WeightBuffers
 from volumetric.network import OUTPUT, Params
 from volumetric.run.call_batch import (
@@ -58,6 +65,7 @@ from volumetric.run.regroup import regroup_params
 from volumetric.run.sequence_state import check_tokens
 from volumetric.run.state_file import restore_state
 from volumetric.run.step_times import StepTime
+from volumetric.run.text_pooling import Pooling, check_whole_texts
 
 
 class GpuExecutable:
@@ -106,7 +114,11 @@ class GpuExecutable:
         )
         alone = any(not (shape.state and shape.causal) for shape in shapes.values())
         most, caps = options.context, context.caps
-        most = most if alone else rows_of_subgraphs(parts, most, caps, whole=graph.whole_sequences)
+        if not alone:
+            most = rows_of_subgraphs(parts, most, caps, whole=graph.whole_sequences)
+        elif all(part.graph is None for part in parts):
+            most = rows_together(graph, most, caps.max_binding)
+            shapes = seeing_together(shapes, most)
         chain = dataclasses.replace(graph, nodes=row_nodes_and_subgraphs(graph, parts))
         self.scratch: ValueBuffers = ValueBuffers(context, chain, most=most, least=options.context if alone else 1)
         attends = (node for node in graph.nodes if node.op == "attend")
@@ -125,6 +137,7 @@ class GpuExecutable:
             context, self._executor, self.scratch, self._recorder, partition, self._subgraphs, self._buffers
         )
         self._results = CallRunner(self.recordings)
+        self._pooling = TextPooling(self.recordings, options.context)
         self._room = RowLimits(graph, options.context, self.scratch.rows)
         self._decoder = Decoder(self.recordings, self.pool, self._room.check)
         # Recording one row ahead uploads all weights, and detects early if the GPU cannot run the graph.
@@ -204,7 +217,12 @@ class GpuExecutable:
         self.pool.ensure([(state.pages, state.position, end) for state, end in ends], self.scratch.rows)
         recordings, lengths = self.recordings, [len(part) for part in parts]
         return parts, schedule_calls(
-            lengths, self.scratch.rows, apart=recordings.apart, whole=recordings.whole, each=self.graph.max_rows
+            lengths,
+            self.scratch.rows,
+            apart=recordings.apart,
+            whole=recordings.whole,
+            each=self.graph.max_rows,
+            block=recordings.block,
         )
 
     def _begin(
@@ -217,6 +235,31 @@ class GpuExecutable:
     def forward(self, state: GpuState, x: RowInputs, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the output for the last row, or for all rows."""
         return output_of(self.run([SequenceRows(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
+
+    @property
+    def can_pool(self) -> bool:
+        """Whether `pool_texts` supports this network: one without states, whose calls have whole texts."""
+        recordings = self.recordings
+        alone = recordings.whole and not recordings.apart and not self.plan.states
+        return alone and self._pooling.rows >= self.options.context
+
+    def pool_texts(
+        self, texts: Sequence[RowInputs], modes: Sequence[Pooling], *, output: str = OUTPUT, skipped: int = 0
+    ) -> NDArray[np.float32]:
+        """Return a pooled row of an output for each text, see `PoolsTexts.pool_texts`.
+
+        Raises
+        ------
+        UnsupportedError : the network has states, see `can_pool`
+        """
+        if not self.can_pool:
+            raise UnsupportedError("this GPU pools only texts that leave no state", hint="use run")
+        with self.pool.lock:
+            self._check_open()
+            checked = check_whole_texts(self.plan, texts, self.options.context)
+            self._room.check(0, max(checked.lengths))
+            value = self._partition.outputs[output]
+            return self._pooling.run(checked, self._partition.inputs, value, modes, skipped)
 
     def greedy(
         self, states: Sequence[GpuState], tokens: Sequence[int], constant: Constant | None = None
@@ -343,6 +386,7 @@ class GpuExecutable:
             self._closed = True
             self._drop_bindings()
             self._results.close()
+            self._pooling.close()
             self._executor.close()
             self.recordings.drawing.close()
             self._subgraphs.close()
@@ -392,8 +436,11 @@ class GpuExecutable:
         for state in states:
             self._check_owner(state)
 
-    def _check_owner(self, state: GpuState) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise DeviceError("this executable is closed", hint="compile the plan again")
+
+    def _check_owner(self, state: GpuState) -> None:
+        self._check_open()
         if state.pool is not self.pool:
             raise GenerationError("the state belongs to another executable", hint="use one of this one's new_state()")

@@ -24,6 +24,8 @@ _WANTED_FEATURES = frozenset({"subgroups", "immediates", "timestamp-query"})
 _MATRIX_FEATURES = frozenset({"matrix-units", "shader-f16"})
 _UPLOAD_CHUNK = 32 << 20
 _UPLOAD_FLUSH = 256 << 20
+_UNIFORM_BINDING = 64 << 10
+"""Bytes of a uniform buffer that every WebGPU device binds."""
 _SUBGROUP_UNKNOWN = (4, 128)
 """Range that is reported if the driver states none; the real size is then fixed and is measured."""
 _ARGS = 15
@@ -154,8 +156,9 @@ class GpuContext:
         DeviceError : the buffer exceeds the device's limit or its memory
         """
         size = max(-(-nbytes // 16) * 16, 16)
-        if size > self.caps.max_binding and not read:
-            most = _readable(self.caps.max_binding)
+        limit = max(self.caps.max_binding, _UNIFORM_BINDING) if uniform else self.caps.max_binding
+        if size > limit and not read:
+            most = _readable(limit)
             raise DeviceError(
                 f"{label} needs {_readable(size)} in one buffer; this GPU binds at most {most}",
                 hint="use a smaller context, or another device",
