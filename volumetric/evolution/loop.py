@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
@@ -108,8 +108,8 @@ class Loop(ABC, Generic[F, R]):
         """Evaluate the genomes of `ask` and tell their fitness."""
 
     @abstractmethod
-    def _events(self) -> Sequence[Event]:
-        """Return the events of the last evaluated generation."""
+    def _events(self, requests: Set[str] = frozenset()) -> Sequence[Event]:
+        """Return the events of the last evaluated generation, and of those on request the ones in `requests`."""
 
     @abstractmethod
     def _spent(self, meter: BudgetMeter) -> str:
@@ -178,7 +178,7 @@ class Loop(ABC, Generic[F, R]):
                 placement.check_genomes(cohort.pool)
                 self._evaluate(fitness, cohort, executor)
                 placement.check_used(fitness)
-                for event in self._events() if reporters else ():
+                for event in self._events(tell.requests) if reporters else ():
                     tell(event)
                 self.ended = self._spent(meter) or ("generations" if step == generations else "")
                 if checkpoint is not None and (step % checkpoint_every == 0 or self.ended):
