@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from volumetric.network.wiring import Source
 
 KINDS: Final = ("first", "clone", "mutation", "crossover")
-"""How a genome was born, by code: without parents, as a copy, from one parent, or from two."""
+"""How a genome was born, by code: without known parents, as a copy, from one parent, or from two."""
 REQUESTS: Final = ("Births", "BestGenome")
 """Names of the events of this module."""
 
@@ -128,6 +128,10 @@ class GenealogyEvents:
     def __init__(self) -> None:
         self.parentage: Parentage | None = None
         self._last_best: Any = None
+
+    def begin(self) -> None:
+        """Forget what was reported, because other reporters follow."""
+        self._last_best = None
 
     def of_generation(
         self,

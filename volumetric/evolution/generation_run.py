@@ -217,7 +217,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         self.tell(evaluate(fitness, cohort, executor))
         self._confirm(fitness)
 
-    def _events(self, requests: Set[str] = frozenset()) -> Sequence[Event]:
+    def events(self, requests: Set[str] = frozenset()) -> Sequence[Event]:
         return [*self._genealogy_events(requests), *generation_events(self, self._before)]
 
     def _genealogy_events(self, requests: Set[str]) -> Sequence[Event]:

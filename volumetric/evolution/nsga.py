@@ -112,7 +112,7 @@ def preference(objectives: ArrayLike) -> NDArray[np.int64]:
 
 
 _STREAM = 3
-_OBJECTIVES, _IDS = "pareto_objectives", "pareto_ids"
+OBJECTIVES, _IDS = "pareto_objectives", "pareto_ids"
 Objectives: TypeAlias = Callable[[Any], Sequence[float]] | Callable[[Any, np.random.Generator], Sequence[float]]
 """From a genome, and optionally its random generator, to several numbers; higher is better."""
 F64Array = NDArray[np.float64]
@@ -171,8 +171,8 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         self._front: tuple[Point, ...] | None = None
         self._genealogy = GenealogyEvents()
         self._born: tuple[Any, F64Array] | None = None
-        if _OBJECTIVES in population.extras:
-            self.objectives, self.ids = population.extras[_OBJECTIVES], population.extras[_IDS]
+        if OBJECTIVES in population.extras:
+            self.objectives, self.ids = population.extras[OBJECTIVES], population.extras[_IDS]
             if self.objectives.ndim != 2 or len(self.objectives) != size or self.ids.shape != (size,):
                 raise CheckpointError("the objectives of the checkpoint do not fit its population")
 
@@ -271,7 +271,7 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         """
         if self.objectives is None or self._children is not None:
             raise SpecError("save a run with several objectives between tell() and ask()")
-        self.population.extras = {_OBJECTIVES: self.objectives, _IDS: self.ids}
+        self.population.extras = {OBJECTIVES: self.objectives, _IDS: self.ids}
         self.population.save(path)
 
     def _cohort(self, pool: Any) -> Cohort:
@@ -315,8 +315,10 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         worst = values[~failed].min(axis=0) if fallback is None else fallback
         return np.where(failed[:, None], worst, values)
 
-    def _events(self, requests: Set[str] = frozenset()) -> Sequence[Event]:
+    def events(self, requests: Set[str] = frozenset()) -> Sequence[Event]:
         front = self.front
+        if not front:
+            return ()
         failed = [EvaluationFailed(generation=self.generation, genome=f.genome, reason=f.reason) for f in self.failures]
         evaluated = FrontEvaluated(
             generation=self.generation,
