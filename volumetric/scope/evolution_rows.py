@@ -38,6 +38,7 @@ class EvolutionRows:
         self._rows: list[dict[str, Any]] = []
         self._births: Births | None = None
         self._best: BestGenome | None = None
+        self._best_size: tuple[int, int] | None = None
         self._ended: dict[int, float] = {}
         self.solved: str = ""
 
@@ -93,6 +94,9 @@ class EvolutionRows:
             row |= {"meanHidden": float(sizes[0]), "meanConnections": float(sizes[1])}
         if self._best is not None:
             row["champion"] = champion_row(self._best)
+            self._best_size = sum(node[1] == "hidden" for node in self._best.nodes), sum(e[3] for e in self._best.edges)
+        if self._best_size is not None and "hidden" not in row:
+            row |= {"hidden": self._best_size[0], "connections": self._best_size[1]}
         self._births = self._best = None
         with self._lock:
             if self._rows and self._rows[-1]["generation"] >= event.generation:

@@ -62,8 +62,10 @@ def thin_species(rows: list[dict[str, Any]], ended: dict[int, float], notes: lis
     }
 
 
-def thin_births(births: list[dict[str, Array]], best: list[int], notes: list[str]) -> dict[str, Any]:
-    """Return the genomes of all generations as flat arrays, at most `GENOMES`.
+def thin_births(
+    births: list[dict[str, Array]], best: list[int], notes: list[str], *, most: int = GENOMES
+) -> dict[str, Any]:
+    """Return the genomes of all generations as flat arrays, about `most` of them.
 
     Beyond that only ancestors of the last generation stay, and of those in each generation the ones with the largest
     shares: a genome passes half of its share to each of its parents.
@@ -73,13 +75,13 @@ def thin_births(births: list[dict[str, Array]], best: list[int], notes: list[str
     starts = np.concatenate(([0], np.cumsum(counts)))
     total = int(starts[-1])
     kept_counts = counts
-    if total > GENOMES:
-        keep = _main_ancestors(joined, starts, best)
+    if total > most:
+        keep = _main_ancestors(joined, starts, best, most)
         kept_counts = np.add.reduceat(keep, starts[:-1]).astype(np.int32)
         joined = {key: values[keep] for key, values in joined.items()}
         notes.append(
-            f"The genealogy shows {int(keep.sum()):,} of {total:,} genomes: ancestors of the last generation that passed "
-            "on most, and the best of each generation."
+            f"The genealogy shows {int(keep.sum()):,} of {total:,} genomes: ancestors of the last generation that "
+            "passed on most, and the best of each generation."
         )
     return {
         "at": np.concatenate(([0], np.cumsum(kept_counts))).astype(np.int32),
@@ -88,7 +90,9 @@ def thin_births(births: list[dict[str, Array]], best: list[int], notes: list[str
     }
 
 
-def _main_ancestors(joined: dict[str, Array], starts: NDArray[np.int64], best: list[int]) -> NDArray[np.bool_]:
+def _main_ancestors(
+    joined: dict[str, Array], starts: NDArray[np.int64], best: list[int], limit: int
+) -> NDArray[np.bool_]:
     ids, generations = joined["ids"], len(starts) - 1
     parents = _rows_of(ids, joined["parents"])
     share = np.zeros(len(ids))
@@ -102,7 +106,7 @@ def _main_ancestors(joined: dict[str, Array], starts: NDArray[np.int64], best: l
             np.add.at(share, one[there], mine[there] / number[there])
     share[_known_rows(ids, np.array(best, np.int64))] += len(ids)  # the best always stay
     keep = np.zeros(len(ids), np.bool_)
-    most = max(1, GENOMES // generations)
+    most = max(1, limit // generations)
     for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
         part = share[start:end]
         chosen = start + np.argsort(-part, kind="stable")[:most]
@@ -147,7 +151,10 @@ def thin_fronts(rows: list[dict[str, Any]], notes: list[str]) -> dict[str, Any] 
     points = [
         np.zeros((0, width)) if one is None or one["points"].shape[1] != width else one["points"] for one in fronts
     ]
-    genomes = [np.zeros(0, np.int32) if len(p) == 0 else one["genomes"] for p, one in zip(points, fronts, strict=True)]
+    genomes = [
+        np.zeros(0, np.int32) if one is None or len(part) == 0 else one["genomes"]
+        for part, one in zip(points, fronts, strict=True)
+    ]
     step = max(1, -(-sum(map(len, points)) // POINTS))
     if step > 1:
         notes.append(f"Every {step}th point of the fronts is shown.")
