@@ -15,7 +15,7 @@ export function mountTimeline(store, app, generation) {
   const element = h("div", { class: "timeline", role: "group", "aria-label": "Generations" },
     play, button("⇤", "Earlier structure of the best genome", () => change(-1)), button("⇥", "Next structure of the best genome", () => change(1)),
     slider, changes, text, live, speed);
-  let timer = 0, following = true;
+  let timer = 0, following = !app.state.get("gen");
 
   const last = () => Math.max(0, store.rows.length - 1);
   const place = () => store.place(generation.value);
@@ -55,7 +55,8 @@ export function mountTimeline(store, app, generation) {
       slider.max = last();
       live.hidden = !store.running;
       changes.replaceChildren(...store.champions.slice(0, 100).map(one => h("option", { value: store.place(one.generation) })));
-      if (following && store.running && !timer) go(last()); else tell();
+      if (following && app.live && !timer) go(last());
+      tell();
     },
     key(event) {
       const act = { " ": () => toggle(), ArrowLeft: () => go(place() - 1), ArrowRight: () => go(place() + 1), Home: () => go(0), End: () => go(last()), "[": () => change(-1), "]": () => change(1) }[event.key];

@@ -41,6 +41,7 @@ export async function mount(element, view, app) {
     app.state.set("panel", root.dataset.only ?? "");
   }
 
+  let asking = false;
   const pareto = Boolean(view.data.fronts) || store.rows.some(row => row.front);
   const parts = [timeline];
   const stream = streamGraph([], {
@@ -132,7 +133,6 @@ export async function mount(element, view, app) {
   const wanted = Number(app.state.get("genome", NaN));
   if (Number.isFinite(wanted)) lineage.choose(wanted);
 
-  let asking = false;
   /** Ask for the generations that came before the page listened, or that it missed. */
   async function catchUp() {
     if (asking) return;
