@@ -198,7 +198,8 @@ def _grid_structure(genome: GridGenome) -> tuple[list[Any], list[Any]]:
     ends = genome.markings
     last = network.wires[-1].coord if network.wires else None
     nodes: list[Any] = [
-        (ports[name], "input", f"{name} {'×'.join(map(str, port.shape))}", None) for name, port in network.ports.items()
+        (ports[name], "input", f"{name} of {'×'.join(map(str, port.shape))}", None)
+        for name, port in network.ports.items()
     ]
     edges: list[Any] = []
 
@@ -213,5 +214,5 @@ def _grid_structure(genome: GridGenome) -> tuple[list[Any], list[Any]]:
         for source in (*wire.inputs, *(() if wire.skip is None else (wire.skip,))):
             start = end(source)
             if start is not None:
-                edges.append((start, ends[wire.coord], None, not wire.identity))
+                edges.append((start, ends[wire.coord], None, True))
     return nodes, list(dict.fromkeys(edges))

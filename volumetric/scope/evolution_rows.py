@@ -94,6 +94,7 @@ class EvolutionRows:
             row |= {"meanHidden": float(sizes[0]), "meanConnections": float(sizes[1])}
         if self._best is not None:
             row["champion"] = champion_row(self._best)
+            row["sizeNames"] = size_names(self._best)
             self._best_size = sum(node[1] == "hidden" for node in self._best.nodes), sum(e[3] for e in self._best.edges)
         if self._best_size is not None and "hidden" not in row:
             row |= {"hidden": self._best_size[0], "connections": self._best_size[1]}
@@ -175,6 +176,12 @@ def champion_row(best: BestGenome) -> Mapping[str, Any]:
         "nodes": [[id, role, description, _rounded(bias)] for id, role, description, bias in best.nodes],
         "edges": [[source, target, _rounded(weight), int(on)] for source, target, weight, on in best.edges],
     }
+
+
+def size_names(best: BestGenome | None) -> list[str]:
+    """Return what the sizes of genomes count: layers and links where edges have no weight."""
+    grids = best is not None and best.edges and all(edge[2] is None for edge in best.edges)
+    return ["layers", "links"] if grids else ["hidden", "connections"]
 
 
 def _rounded(value: float | None) -> float | None:

@@ -18,7 +18,7 @@ from volumetric.evolution.history_file import read_history
 from volumetric.evolution.nsga import OBJECTIVES, ParetoRun
 from volumetric.evolution.reporters import Evaluated, Event, FrontEvaluated, History
 from volumetric.scope.document import ScopeView
-from volumetric.scope.evolution_rows import EvolutionRows
+from volumetric.scope.evolution_rows import EvolutionRows, size_names
 from volumetric.scope.evolution_thinning import (
     thin_births,
     thin_champions,
@@ -114,6 +114,7 @@ def view_of_rows(rows: EvolutionRows, *, name: str, label: str, running: bool = 
     data: dict[str, Any] = {
         "running": running,
         "kinds": list(KINDS),
+        "sizeNames": next((row["sizeNames"] for row in reversed(every) if "sizeNames" in row), size_names(None)),
         "rows": len(every),
         "generations": _numbers(shown),
         "species": thin_species(shown, rows.ended_species(), notes),

@@ -31,8 +31,8 @@ export function frontChart(fronts, options = {}) {
       return scaleLinear([(low ?? 0) - pad, (high ?? 1) + pad], range);
     };
     const x = scale(axes[0], [MARGIN.left, width - MARGIN.right]), y = scale(axes[1], [height - MARGIN.bottom, MARGIN.top]);
-    bottom.attr("transform", `translate(0,${height - MARGIN.bottom})`).call(axisBottom(x).ticks(Math.max(2, width / 90), "~g"));
-    left.attr("transform", `translate(${MARGIN.left},0)`).call(axisLeft(y).ticks(5, "~g"));
+    bottom.attr("transform", `translate(0,${height - MARGIN.bottom})`).call(axisBottom(x).ticks(Math.max(2, width / 90)));
+    left.attr("transform", `translate(${MARGIN.left},0)`).call(axisLeft(y).ticks(5));
     xName.attr("x", width - MARGIN.right).attr("y", height - 3).text(`${name(axes[0])} →`);
     yName.attr("x", 4).attr("y", 9).text(`↑ ${name(axes[1])}`);
     const table = colourTable("viridis"), stride = Math.max(1, Math.ceil(at / EARLIER));

@@ -41,7 +41,7 @@ export function lineChart(series, options = {}) {
     const y = (strict ? scaleLog() : options.log ? scaleSymlog() : scaleLinear())
       .domain(strict ? [ys[0] * (pad ? .5 : 1), ys[1] * (pad ? 2 : 1)] : [ys[0] - pad, ys[1] + pad]).nice().range([height - MARGIN.bottom, MARGIN.top]);
     svg.append("g").attr("transform", `translate(0,${height - MARGIN.bottom})`).call(axisBottom(x).ticks(Math.max(2, width / 90), "~s"));
-    svg.append("g").attr("transform", `translate(${MARGIN.left},0)`).call(axisLeft(y).ticks(5, strict ? "~e" : "~g"));
+    svg.append("g").attr("transform", `translate(${MARGIN.left},0)`).call(axisLeft(y).ticks(5, strict ? "~e" : undefined));
     if (options.xLabel) svg.append("text").attr("x", width - MARGIN.right).attr("y", height - 2).attr("text-anchor", "end").text(options.xLabel);
     for (const [i, one] of current.entries()) {
       if (hidden.has(one.name)) continue;

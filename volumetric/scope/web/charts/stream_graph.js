@@ -46,15 +46,30 @@ export function streamGraph(columns, options = {}) {
         low += size;
       }
     });
-    // where a layer begins or ends it has no height, at the edge to its neighbour
-    for (const spans of layers.values()) {
-      const first = spans[0], last = spans.at(-1);
-      if (first[0] > 0) spans.unshift([first[0] - 1, edge(first), edge(first)]);
-      if (last[0] < bins.length - 1) spans.push([last[0] + 1, edge(last), edge(last)]);
+    // where a layer begins, ends or pauses it has no height, between those that would be its neighbours
+    for (const [id, spans] of layers) {
+      const whole = [];
+      for (const span of spans) {
+        const last = whole.at(-1);
+        if (last && span[0] > last[0] + 1) whole.push(nothing(last[0] + 1, id), nothing(span[0] - 1, id));
+        else if (!last && span[0] > 0) whole.push(nothing(span[0] - 1, id));
+        whole.push(span);
+      }
+      const last = whole.at(-1);
+      if (last[0] < bins.length - 1) whole.push(nothing(last[0] + 1, id));
+      layers.set(id, whole);
     }
     return most;
   }
-  const edge = span => (span[1] + span[2] > 0 ? span[2] : span[1]);
+  /** Return the span without height that a layer has where it is not there. */
+  function nothing(k, id) {
+    let low = -bins[k].entries.reduce((sum, entry) => sum + entry[1], 0) / 2;
+    for (const [other, size] of bins[k].entries) {
+      if (order(other) > order(id)) break;
+      low += size;
+    }
+    return [k, low, low];
+  }
 
   function draw() {
     const width = Math.max(160, element.clientWidth || 480), height = Math.max(120, options.height ?? element.clientHeight ?? 240);
@@ -99,6 +114,9 @@ export function streamGraph(columns, options = {}) {
   function paint() {
     layersGroup.selectAll("path").attr("fill-opacity", entry => (marked === null ? .8 : entry[0] === marked ? 1 : .18));
     names.selectAll("text").attr("opacity", one => (marked === null || one.id === marked ? 1 : .3));
+    paintMarker();
+  }
+  function paintMarker() {
     const there = at !== null && current.length;
     marker.attr("visibility", there ? "visible" : "hidden");
     if (there) marker.attr("x1", x(at)).attr("x2", x(at)).attr("y1", MARGIN.top - 4).attr("y2", y.range()[1]);
@@ -147,7 +165,7 @@ export function streamGraph(columns, options = {}) {
     element,
     svg: svg.node(),
     update(next) { current = next; draw(); },
-    setMarker(value) { at = value; paint(); },
+    setMarker(value) { at = value; paintMarker(); },
     highlight(id) { marked = id; paint(); },
     destroy() { watcher.disconnect(); element.remove(); },
   };

@@ -27,11 +27,12 @@ export function mountChampion(store, app) {
     current.isNewNode = node => Boolean(before) && !oldNodes.has(node[0]);
     current.isNewEdge = edge => Boolean(before) && Boolean(edge[3]) && !oldEdges.has(edgeKey(edge));
     const fresh = [current.nodes.filter(current.isNewNode).length, current.edges.filter(current.isNewEdge).length];
-    const hidden = current.nodes.filter(node => node[1] === "hidden").length, enabled = current.edges.filter(edge => edge[3]).length;
+    const [nodeName, edgeName] = store.sizeNames, layers = nodeName === "layers";
+    const hidden = current.nodes.filter(node => node[1] === "hidden" || (layers && node[1] === "output")).length, enabled = current.edges.filter(edge => edge[3]).length;
     caption.replaceChildren(
       h("strong", {}, `genome ${current.genome}`), ` best since generation ${current.generation}, fitness ${short(Number(current.fitness))}; `,
-      current.nodes.length ? `${hidden} hidden, ${enabled} connections` : `${current.nodeCount} nodes and ${current.edgeCount} connections, too many to draw`,
-      fresh[0] + fresh[1] ? h("span", { class: "fresh" }, ` ${[fresh[0] && `+${fresh[0]} nodes`, fresh[1] && `+${fresh[1]} connections`].filter(Boolean).join(", ")}`) : "");
+      current.nodes.length ? layers ? `${hidden} layers` : `${hidden} ${nodeName}, ${enabled} ${edgeName}` : `${current.nodeCount} nodes and ${current.edgeCount} connections, too many to draw`,
+      fresh[0] + fresh[1] ? h("span", { class: "fresh" }, ` ${[fresh[0] && `+${fresh[0]} ${layers ? "layers" : "nodes"}`, fresh[1] && `+${fresh[1]} connections`].filter(Boolean).join(", ")}`) : "");
     svg.attr("aria-label", `Best genome: ${caption.textContent}`);
     layout = layeredLayout(current.nodes, current.edges);
     move();
@@ -83,7 +84,8 @@ export function mountChampion(store, app) {
     groups.select("text").attr("x", node => side(node) * (r + 5)).attr("y", node => (side(node) ? 4 : -r - 4))
       .attr("text-anchor", node => ["end", "middle", "start"][side(node) + 1]).text(node => (named ? nameOf(node) : ""));
   }
-  const nameOf = node => (node[1] === "input" ? node[2].replace(/^input /, "in ") : node[1] === "output" && /^[a-z_ ]+$/.test(node[2]) ? "out" : String(node[0]));
+  const nameOf = node => (store.sizeNames[0] === "layers" ? node[2].split(" at ")[0].slice(0, 18)
+    : node[1] === "input" ? node[2].replace(/^input (\d+)$/, "in $1").slice(0, 18) : node[1] === "output" ? "out" : String(node[0]));
   function path(a, b, r) {
     if (a === b) return `M${a.x - r * .6},${a.y - r * .7}C${a.x - 3 * r},${a.y - 4.5 * r} ${a.x + 3 * r},${a.y - 4.5 * r} ${a.x + r * .6},${a.y - r * .7}`;
     const middle = (a.x + b.x) / 2;

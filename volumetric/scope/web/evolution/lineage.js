@@ -4,7 +4,11 @@ import { button, h, short } from "../elements.js";
 import { ancestorsOf, descendantsOf, gatherGenomes } from "./ancestry.js";
 import { speciesColour } from "./species_colours.js";
 
-const MARGIN = { left: 14, right: 14, top: 12, bottom: 26 }, MOST_EDGES = 6000;
+const MARGIN = { left: 14, right: 14, top: 12, bottom: 26 }, MOST_EDGES = 3000;
+
+const rgbOf = text => (text.startsWith("#") ? (text.length === 4 ? [...text.slice(1)].map(d => d + d) : text.slice(1).match(/../g)).map(d => parseInt(d, 16))
+  : text.match(/[\d.]+/g).slice(0, 3).map(Number));
+const pack = ([red, green, blue]) => (255 << 24 | blue << 16 | green << 8 | red) >>> 0; // as bytes of a pixel, little-endian
 
 /** Return {element, canvas, update(), setGeneration(generation), highlight(species), choose(id), destroy()}. */
 export function mountLineage(store, app, context) {
@@ -23,7 +27,8 @@ export function mountLineage(store, app, context) {
   const x = row => transform.applyX(MARGIN.left + row / rowsShown() * (width - MARGIN.left - MARGIN.right));
   const y = place => transform.applyY(MARGIN.top + genomes.y[place] * (height - MARGIN.top - MARGIN.bottom));
   const colour = speciesColour;
-  let colours = {};
+  let colours = {}, ticksKey = "";
+  const ticks = document.createElement("canvas");
   const readColours = () => {
     const style = getComputedStyle(document.documentElement);
     colours = Object.fromEntries(["front", "dim", "line", "accent", "panel"].map(name => [name, style.getPropertyValue(`--${name}`).trim()]));
@@ -55,7 +60,7 @@ export function mountLineage(store, app, context) {
     const kin = genomes.species[place] < 0 ? "" : `species ${genomes.species[place]}, `;
     const birth = born === "first" ? "without known parents" : `by ${born}${from}`;
     return `genome ${genomes.ids[place]}, generation ${store.rows[genomes.row[place]].generation}, ${kin}fitness ${short(genomes.fitness[place])}, `
-      + `${genomes.sizes[2 * place]} hidden and ${genomes.sizes[2 * place + 1]} connections, ${birth}`;
+      + `${genomes.sizes[2 * place]} ${store.sizeNames[0]} and ${genomes.sizes[2 * place + 1]} ${store.sizeNames[1]}, ${birth}`;
   }
   const parentsOf = place => [genomes.parents[2 * place], genomes.parents[2 * place + 1]];
   function describe(back, forth) {
@@ -72,30 +77,13 @@ export function mountLineage(store, app, context) {
     waiting = requestAnimationFrame(() => { waiting = 0; paint(); });
   }
   function paint() {
-    const ratio = devicePixelRatio || 1, brush = canvas.getContext("2d");
+    const ratio = devicePixelRatio || 1, brush = canvas.getContext("2d", { willReadFrequently: true }); // strokes on the processor, at once
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
     brush.setTransform(ratio, 0, 0, ratio, 0, 0);
-    brush.fillStyle = colours.panel;
-    brush.fillRect(0, 0, width, height);
-    const rows = store.rows.length, step = (width - MARGIN.left - MARGIN.right) / rowsShown() * transform.k;
+    const step = (width - MARGIN.left - MARGIN.right) / rowsShown() * transform.k;
     const inRow = r => x(r) > -step && x(r) < width + step;
-    const small = Math.max(1, Math.min(4, .55 * Math.min(step, transform.k * (height - 40) / Math.max(1, genomes.count / Math.max(1, rows)))));
-    // all genomes, faint: the siblings
-    for (let r = 0; r < rows; r++) {
-      if (!inRow(r)) continue;
-      const left = x(r) - small / 2;
-      let last = null;
-      for (let i = genomes.rowStart[r]; i < genomes.rowStart[r + 1]; i++) {
-        const id = genomes.species[i];
-        if (id !== last) {
-          brush.globalAlpha = species === null ? .34 : id === species ? .8 : .08;
-          brush.fillStyle = colour(id);
-          last = id;
-        }
-        brush.fillRect(left, y(i) - small / 2, small, small);
-      }
-    }
+    brush.drawImage(siblings(ratio, step, inRow), 0, 0, width, height);
     // edges, those that passed on most last
     const shown = traced.members.filter(i => inRow(genomes.row[i]) || parentsOf(i).some(p => p >= 0 && inRow(genomes.row[p])));
     shown.sort((a, b) => traced.share[a] - traced.share[b]);
@@ -127,6 +115,37 @@ export function mountLineage(store, app, context) {
     if (chosen >= 0) ring(brush, chosen, large + 3.5, colours.accent, 2.5);
     canvas.dataset.members = traced.members.length;
     canvas.dataset.genomes = genomes.count;
+  }
+  /** Return all genomes as faint ticks on a canvas of its own, drawn anew only where these change. */
+  function siblings(ratio, step, inRow) {
+    const key = [transform, width, height, ratio, species, app.dark.value, genomes.count, genomes.version].join(" ");
+    if (key === ticksKey) return ticks;
+    ticksKey = key;
+    ticks.width = Math.round(width * ratio);
+    ticks.height = Math.round(height * ratio);
+    const brush = ticks.getContext("2d", { willReadFrequently: true }), image = brush.createImageData(ticks.width, ticks.height);
+    const pixels = new Uint32Array(image.data.buffer), back = rgbOf(colours.panel);
+    pixels.fill(pack(back));
+    const lanes = Math.max(1, genomes.count / Math.max(1, store.rows.length));
+    const side = Math.max(1, Math.min(4, .55 * Math.min(step, transform.k * (height - 40) / lanes))) * ratio, size = Math.max(1, Math.round(side));
+    let last = null, ink = 0;
+    for (let r = 0; r < store.rows.length; r++) {
+      if (!inRow(r)) continue;
+      const left = Math.round(x(r) * ratio - size / 2);
+      for (let i = genomes.rowStart[r]; i < genomes.rowStart[r + 1]; i++) {
+        const id = genomes.species[i], top = Math.round(y(i) * ratio - size / 2);
+        if (id !== last) {
+          const strength = species === null ? .4 : id === species ? .9 : .1;
+          ink = pack(rgbOf(colour(id)).map((value, c) => back[c] + (value - back[c]) * strength));
+          last = id;
+        }
+        for (let py = Math.max(0, top); py < Math.min(ticks.height, top + size); py++) {
+          for (let px = Math.max(0, left); px < Math.min(ticks.width, left + size); px++) pixels[py * ticks.width + px] = ink;
+        }
+      }
+    }
+    brush.putImageData(image, 0, 0);
+    return ticks;
   }
   function curve(brush, from, to) {
     const x0 = x(genomes.row[from]), x1 = x(genomes.row[to]), middle = (x0 + x1) / 2;
@@ -162,7 +181,6 @@ export function mountLineage(store, app, context) {
   }
   function axis(brush, inRow, step) {
     brush.fillStyle = colours.panel;
-    brush.globalAlpha = .85;
     brush.fillRect(0, height - MARGIN.bottom + 4, width, MARGIN.bottom);
     brush.globalAlpha = 1;
     brush.fillStyle = colours.dim;

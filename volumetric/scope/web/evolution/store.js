@@ -22,7 +22,7 @@ export async function makeStore(data, doc) {
   }));
   const ended = new Map(species ? Array.from(species.ended.data, (id, i) => [id, species.endedBest.data[i]]) : []);
   const store = {
-    rows, ended, champions: [...data.champions], kinds: data.kinds, running: data.running, total: data.rows,
+    rows, ended, champions: [...data.champions], kinds: data.kinds, sizeNames: data.sizeNames, running: data.running, total: data.rows,
     lower: false,
     version: 0, // another one where rows went away
     founded: new Map(),
@@ -33,6 +33,7 @@ export async function makeStore(data, doc) {
         for (; rows.length && rows.at(-1).generation >= row.generation; store.version++) rows.pop();
         rows.push(row);
         if (message.champion) store.champions.push(message.champion);
+        if (message.sizeNames) store.sizeNames = message.sizeNames;
         note(row);
       }
       store.total += messages.length;

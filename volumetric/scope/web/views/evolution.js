@@ -83,8 +83,8 @@ export async function mount(element, view, app) {
       line(x, "worst", "worst", { colour: WORST, dashed: true }),
     ]));
     sizes.update(some([
-      line(x, "hidden, best", "hidden", { colour: BEST }), line(x, "hidden, mean", "meanHidden", { colour: BEST, dashed: true }),
-      line(x, "connections, best", "connections", { colour: LINKS }), line(x, "connections, mean", "meanConnections", { colour: LINKS, dashed: true }),
+      line(x, `${store.sizeNames[0]}, best`, "hidden", { colour: BEST }), line(x, `${store.sizeNames[0]}, mean`, "meanHidden", { colour: BEST, dashed: true }),
+      line(x, `${store.sizeNames[1]}, best`, "connections", { colour: LINKS }), line(x, `${store.sizeNames[1]}, mean`, "meanConnections", { colour: LINKS, dashed: true }),
     ]));
     stream.update(store.rows.filter(row => row.species).map(row => ({ x: row.generation, sizes: new Map(Array.from(row.species.ids, (id, i) => [id, row.species.sizes[i]])) })));
     if (pareto) front.update(store.rows.map(row => ({ label: row.generation, ids: row.front?.genomes ?? [], points: pointsOf(row.front) })));
