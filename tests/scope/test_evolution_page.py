@@ -182,6 +182,7 @@ def test_the_genealogy_traces_ancestors(browser: Page, tmp_path: Path):
     assert page.value(f"scope.shown.lineage.position({chosen + 100})") == pytest.approx(before)
 
 
+@pytest.mark.thorough
 def test_panels_can_be_shown_alone_and_pages_fit_a_phone(browser: Page, tmp_path: Path):
     page = show(browser, document(recorded()), tmp_path, anchor="#panel=genealogy&gen=12")
     visible = "[...document.querySelectorAll('section.panel')].filter(one => !one.hidden).map(one => one.dataset.panel)"
@@ -204,6 +205,7 @@ def test_panels_can_be_shown_alone_and_pages_fit_a_phone(browser: Page, tmp_path
     assert page.value(unnamed) == 0
 
 
+@pytest.mark.thorough
 def test_fronts_grow_with_the_generations(browser: Page, tmp_path: Path):
     history = with_objectives()
     page = show(browser, document(history), tmp_path)
@@ -224,6 +226,7 @@ def test_fronts_grow_with_the_generations(browser: Page, tmp_path: Path):
     assert page.value("document.querySelector('[data-panel=species]')") is None
 
 
+@pytest.mark.thorough
 def test_what_is_missing_is_told_and_names_stay_texts(browser: Page, tmp_path: Path):
     evil = "<img src=x onerror=alert(1)>"
     history = recorded()
@@ -239,6 +242,7 @@ def test_what_is_missing_is_told_and_names_stay_texts(browser: Page, tmp_path: P
     assert page.value("document.querySelector('.lineage-canvas')") is None
 
 
+@pytest.mark.thorough
 def test_a_run_is_shown_while_it_goes_on(browser: Page):
     feed = EvolutionFeed()
     server = Viewer(feed.document(), feed).serve()
@@ -281,4 +285,21 @@ def test_a_run_is_shown_while_it_goes_on(browser: Page):
         more.set()
         if worker.is_alive():
             worker.join()
+        server.close()
+
+
+@pytest.mark.thorough
+def test_a_live_run_with_objectives_gets_its_front(browser: Page):
+    feed = EvolutionFeed()
+    server = Viewer(feed.document(), feed).serve()  # before anything is known of the run
+    try:
+        run = ParetoRun(Population(xor().configure(EvolutionConfig(population=20)), seed=3))
+        front = run.evolve(SizedProblem(xor()), generations=4, reporters=[feed])
+        open_page(browser, server.address)
+        browser.wait("document.querySelectorAll('.front circle').length > 0")
+        assert browser.value("document.querySelectorAll('.front circle').length") == len(front)
+        assert browser.value("document.querySelector('[data-panel=species]')") is None
+        browser.open("about:blank")
+        browser.forget_complaints()
+    finally:
         server.close()

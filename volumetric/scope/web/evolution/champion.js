@@ -5,6 +5,7 @@ import { h, short } from "../elements.js";
 import { layeredLayout } from "./layered_layout.js";
 
 const SPAN = 320; // milliseconds in which nodes take new places
+const isOff = node => node[2].endsWith("(off)");
 const edgeKey = edge => `${edge[0]}>${edge[1]}`;
 
 /** Return {element, svg, show(place), destroy()}; `place` is that of `store.champions`, -1 for none. */
@@ -28,7 +29,7 @@ export function mountChampion(store, app) {
     current.isNewEdge = edge => Boolean(before) && Boolean(edge[3]) && !oldEdges.has(edgeKey(edge));
     const fresh = [current.nodes.filter(current.isNewNode).length, current.edges.filter(current.isNewEdge).length];
     const [nodeName, edgeName] = store.sizeNames, layers = nodeName === "layers";
-    const hidden = current.nodes.filter(node => node[1] === "hidden" || (layers && node[1] === "output")).length, enabled = current.edges.filter(edge => edge[3]).length;
+    const hidden = current.nodes.filter(node => (layers ? node[1] !== "input" && !isOff(node) : node[1] === "hidden")).length, enabled = current.edges.filter(edge => edge[3]).length;
     caption.replaceChildren(
       h("strong", {}, `genome ${current.genome}`), ` best since generation ${current.generation}, fitness ${short(Number(current.fitness))}; `,
       current.nodes.length ? layers ? `${hidden} layers` : `${hidden} ${nodeName}, ${enabled} ${edgeName}` : `${current.nodeCount} nodes and ${current.edgeCount} connections, too many to draw`,
@@ -40,7 +41,7 @@ export function mountChampion(store, app) {
   const size = () => ({ width: Math.max(140, stage.clientWidth), height: Math.max(120, stage.clientHeight) });
   const radius = () => Math.max(2.5, Math.min(11, .36 * (size().height - 30) / Math.max(1, layout.tallest)));
   function targets() {
-    const { width, height } = size(), side = Math.min(54, width * .14);
+    const { width, height } = size(), side = store.sizeNames[0] === "layers" ? Math.min(90, width * .2) : Math.min(54, width * .14);
     return new Map([...layout.at].map(([id, p]) => [id, { x: side + p.x * (width - 2 * side), y: 14 + p.y * (height - 28) }]));
   }
   /** Bring nodes to their places; those that stay move there, so that one sees what grows. */
@@ -76,7 +77,7 @@ export function mountChampion(store, app) {
       group.append("text");
       return group;
     });
-    groups.attr("transform", node => `translate(${spots.get(node[0]).x},${spots.get(node[0]).y})`).attr("class", node => `node ${node[1]}${current.isNewNode(node) ? " fresh-node" : ""}`)
+    groups.attr("transform", node => `translate(${spots.get(node[0]).x},${spots.get(node[0]).y})`).attr("class", node => `node ${node[1]}${current.isNewNode(node) ? " fresh-node" : ""}${isOff(node) ? " off" : ""}`)
       .classed("focused", (_, i) => focus === i);
     groups.select("circle").attr("r", r);
     const side = node => (node[1] === "input" ? -1 : node[1] === "output" ? 1 : 0);

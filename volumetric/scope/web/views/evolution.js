@@ -30,6 +30,7 @@ export async function mount(element, view, app) {
       h("div", { class: "panel-head" }, h("h2", {}, title), h("div", { class: "panel-tools" }, ...tools, alone)), content);
     panels.set(name, { section, alone, title });
     board.append(section);
+    return section;
   }
   function show(name) {
     if (name && panels.has(name)) root.dataset.only = name; else delete root.dataset.only;
@@ -42,7 +43,7 @@ export async function mount(element, view, app) {
   }
 
   let asking = false;
-  const pareto = Boolean(view.data.fronts) || store.rows.some(row => row.front);
+  let pareto = Boolean(view.data.fronts) || store.rows.some(row => row.front);
   const parts = [timeline];
   const stream = streamGraph([], {
     title: "Species", xLabel: "generation", tooltip: app.tooltip, announce: app.announce, order: lane, onPick: id => species.set(id),
@@ -75,6 +76,12 @@ export async function mount(element, view, app) {
   const line = (x, name, key, more) => ({ name, x, y: column(key), ...more });
 
   function refresh() {
+    if (!pareto && store.rows.some(row => row.front)) { // a live run of which nothing was known
+      pareto = true;
+      panels.get("species").section.remove();
+      panels.delete("species");
+      board.prepend(addFront());
+    }
     const x = column("generation"), stdev = column("stdev"), mean = column("mean");
     const some = series => series.filter(one => one.y.some(Number.isFinite));
     fitness.update(some([
@@ -103,15 +110,16 @@ export async function mount(element, view, app) {
     root.dataset.rows = store.rows.length;
   }
 
-  if (pareto) {
+  function addFront() {
     const width = store.rows.find(row => row.front)?.front.width ?? 2;
     axes.forEach((select, side) => {
       select.append(...Array.from({ length: width }, (_, i) => h("option", { value: i, selected: i === Math.min(side, width - 1) }, `objective ${i + 1}`)));
       select.hidden = width < 3;
     });
     front.setAxes([0, Math.min(1, width - 1)]);
-    panel("front", "Pareto front", front.element, axes);
-  } else panel("species", "Species", stream.element);
+    return panel("front", "Pareto front", front.element, axes);
+  }
+  if (pareto) addFront(); else panel("species", "Species", stream.element);
   const structures = store.champions.length > 0 || store.running;
   panel("champion", "Best genome", structures ? champion.element : h("p", { class: "dim empty" }, view.data.whyNoChampions));
   panel("fitness", "Fitness", fitness.element, [scale]);
