@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from volumetric.evolution.problems import parity, xor
 from volumetric.scope import ScopeDocument, Viewer
 from volumetric.scope.evolution_feed import EvolutionFeed
 from volumetric.scope.evolution_view import evolution_view
+from volumetric.viz.scope_figure import scope_figures
 
 POPULATION = 40
 
@@ -303,3 +305,22 @@ def test_a_live_run_with_objectives_gets_its_front(browser: Page):
         browser.forget_complaints()
     finally:
         server.close()
+
+
+@pytest.mark.thorough
+def test_what_is_shown_can_be_saved(browser: Page, tmp_path: Path):
+    for history, titles in ((recorded(), ["Species", "", ""]), (with_objectives(), ["Front", "", ""])):
+        page = show(browser, document(history), tmp_path, anchor="#panel=genealogy")
+        figures = page.value("[...document.querySelectorAll('.chart')].map(one => one.figureData())")
+        assert [figure["title"] for figure in figures] == titles
+        read = scope_figures({"volumetric.figure": 1, "title": "evolution", "figures": figures})
+        best = [event.best for event in history.generations] or [event.front[-1][0] for event in fronts_of(history)]
+        assert read.figures[1].series[0].y == pytest.approx(best)
+        svg = page.value("scope.shown.exports().svg()")
+        kinds = [element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()]
+        assert kinds.count("path") > 30
+        assert kinds.count("text") >= 2
+
+
+def fronts_of(history: History) -> list[Any]:
+    return [event for event in history.events if event.event == "FrontEvaluated"]
