@@ -202,6 +202,7 @@ def test_unknown_kinds_and_an_unfinished_line_are_passed_over(tmp_path: Path) ->
     path.write_text(f'{json.dumps(EVALUATED)}\n{{"event": "Later"}}\n{json.dumps(BORN)}\n{{"event": "Eval')
     events = read_history(path)
     assert [event.event for event in events] == ["Evaluated", "Births"]
-    assert np.isnan(events[1].fitness[1])  # pyright: ignore[reportAttributeAccessIssue]  (it is the second)
+    assert isinstance(events[1], Births)
+    assert np.isnan(events[1].fitness[1])
     with pytest.raises(CheckpointError, match="cannot read"):
         read_history(tmp_path / "none.jsonl")

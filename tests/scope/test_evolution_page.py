@@ -17,10 +17,11 @@ from volumetric.evolution import EvolutionConfig, History, ParetoRun, Population
 from volumetric.evolution.genealogy import BestGenome, Births
 from volumetric.evolution.nsga import SizedProblem
 from volumetric.evolution.problems import parity, xor
+from volumetric.evolution.reporters import FrontEvaluated
 from volumetric.scope import ScopeDocument, Viewer
 from volumetric.scope.evolution_feed import EvolutionFeed
 from volumetric.scope.evolution_view import evolution_view
-from volumetric.viz.scope_figure import scope_figures
+from volumetric.viz.scope_figure import LinesFigure, scope_figures
 
 POPULATION = 40
 
@@ -211,7 +212,7 @@ def test_panels_can_be_shown_alone_and_pages_fit_a_phone(browser: Page, tmp_path
 def test_fronts_grow_with_the_generations(browser: Page, tmp_path: Path):
     history = with_objectives()
     page = show(browser, document(history), tmp_path)
-    fronts = [event for event in history.events if event.event == "FrontEvaluated"]
+    fronts = fronts_of(history)
     dots = "document.querySelectorAll('.front circle').length"
     for event in (fronts[-1], fronts[0], fronts[7]):
         page.value(f"(scope.shown.generation.set({event.generation}), 0)")
@@ -315,12 +316,14 @@ def test_what_is_shown_can_be_saved(browser: Page, tmp_path: Path):
         assert [figure["title"] for figure in figures] == titles
         read = scope_figures({"volumetric.figure": 1, "title": "evolution", "figures": figures})
         best = [event.best for event in history.generations] or [event.front[-1][0] for event in fronts_of(history)]
-        assert read.figures[1].series[0].y == pytest.approx(best)
+        curves = read.figures[1]
+        assert isinstance(curves, LinesFigure)
+        assert curves.series[0].y == pytest.approx(best)
         svg = page.value("scope.shown.exports().svg()")
         kinds = [element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()]
         assert kinds.count("path") > 30
         assert kinds.count("text") >= 2
 
 
-def fronts_of(history: History) -> list[Any]:
-    return [event for event in history.events if event.event == "FrontEvaluated"]
+def fronts_of(history: History) -> list[FrontEvaluated]:
+    return [event for event in history.events if isinstance(event, FrontEvaluated)]

@@ -22,7 +22,7 @@ from volumetric.evolution import (
     Population,
     evolve,
 )
-from volumetric.evolution.genealogy import BestGenome
+from volumetric.evolution.genealogy import BestGenome, Births
 from volumetric.evolution.problems import xor
 from volumetric.evolution.reporters import Evaluated
 from volumetric.scope import ScopeDocument
@@ -67,7 +67,9 @@ def test_results_and_old_files_are_shown_without_a_genealogy(tmp_path: Path):
     data = evolution_view(result).data
     assert data["births"] is None
     assert "did not record who descends" in data["whyNoGenealogy"]
-    assert [one["genome"] for one in data["champions"]] == [result.population.champion.id]
+    best = result.population.champion
+    assert best is not None
+    assert [one["genome"] for one in data["champions"]] == [best.id]
     with_all = evolution_view(evolve("xor", population=30, generations=5, seed=1, genealogy=True)).data
     assert with_all["births"] is not None
     path = tmp_path / "history.jsonl"
@@ -203,7 +205,7 @@ def test_a_thousand_generations_of_a_thousand_genomes_fit_a_page():
     history = History(genealogy=True)
     config = EvolutionConfig(population=1000, fitness_threshold=9.0)
     Population(config, seed=1).evolve(xor(), 60, reporters=[history])
-    sample = [event for event in history.events if event.event == "Births"]
+    sample = [event for event in history.events if isinstance(event, Births)]
     rows = EvolutionRows()
     for generation in range(1000):  # parents as in the sample, fitness as it comes
         like = sample[1 + generation % 59] if generation else sample[0]
