@@ -191,6 +191,19 @@ def test_panels_can_be_shown_alone_and_pages_fit_a_phone(browser: Page, tmp_path
     visible = "[...document.querySelectorAll('section.panel')].filter(one => !one.hidden).map(one => one.dataset.panel)"
     assert page.value(visible) == ["genealogy"]
     assert page.value("scope.shown.generation.value") == 12
+    bottom = "document.querySelector('{}').getBoundingClientRect().{}"
+    fits = f"{bottom.format('.lineage-hint', 'bottom')} <= {bottom.format('.timeline', 'top')}"
+    assert page.value(fits)
+    for _ in range(3):
+        page.value("(document.querySelector('[aria-label=\"Zoom in\"]').click(), 0)")
+    page.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=False)
+    page.wait("document.querySelector('.lineage-canvas').width < 390")
+    page.value("new Promise(done => setTimeout(done, 100))")
+    x, y = page.value("scope.shown.lineage.position(scope.shown.lineage.chosen)")
+    assert 0 <= x <= 390  # what was seen is still there
+    assert 0 <= y <= 844
+    assert page.value(fits)
+    page.call("Emulation.clearDeviceMetricsOverride")
     key(page, "Escape")
     assert page.value(visible) == ["species", "champion", "fitness", "sizes", "genealogy"]
     page.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=False)

@@ -156,6 +156,7 @@ class HistoryLines:
             ) from None
 
     def _read(self, file: Any) -> list[Event]:
+        """Return the events of the complete lines after the last one that was read."""
 
         about = os.fstat(file.fileno())
         if about.st_size > MOST_BYTES:

@@ -262,17 +262,17 @@ export function mountLineage(store, app, context) {
   }
 
   const watcher = new ResizeObserver(() => {
+    const before = { width, height };
     width = Math.max(120, canvas.parentElement.clientWidth);
     height = Math.max(120, canvas.parentElement.clientHeight);
-    behaviour
-      .extent([
-        [0, 0],
-        [width, height],
-      ])
-      .translateExtent([
-        [0, 0],
-        [width, height],
-      ]);
+    const whole = [
+      [0, 0],
+      [width, height],
+    ];
+    behaviour.extent(whole).translateExtent(whole);
+    const { k } = transform; // what was in the middle stays there
+    const to = zoomIdentity.translate((transform.x * width) / before.width, (transform.y * height) / before.height).scale(k);
+    zoomed.call(behaviour.transform, to);
     draw();
   });
   watcher.observe(canvas.parentElement);
