@@ -64,13 +64,16 @@ def paced(stream: Any, seconds: float, rate: float, frames: list[ActivityFrame],
     return recorder
 
 
-@pytest.mark.parametrize("per_row", [1, 3])
-@pytest.mark.parametrize("name", SUBJECTS)
+def cases() -> list[Any]:
+    quick = (("systolic", 1), ("fabric", 1), ("events", 3))
+    every = [(name, per_row) for name, of in SUBJECTS.items() for per_row in ((1, 3) if isinstance(of, Clocked) else (1,))]
+    return [pytest.param(*case, marks=[] if case in quick else [pytest.mark.thorough]) for case in every]
+
+
+@pytest.mark.parametrize(("name", "per_row"), cases())
 def test_frames_told_are_those_of_a_recording(name: str, per_row: int) -> None:
     machine = SUBJECTS[name]
     clocked = isinstance(machine, Clocked)
-    if per_row != 1 and not clocked:
-        return
     params = PARAMS if name in MACHINES or name == "events" else initialise(machine.network if clocked else machine, 1)
     width = 3 if name == "program" else 4
     x = np.random.default_rng(0).standard_normal((2, 40, width)).astype(np.float32)
