@@ -1,8 +1,9 @@
 """What watching costs a stream: rows a second alone, and with a page connected that gets 30 frames a second.
 
-Run as ``python -m benchmarks.scope_watch``. Alone and watched take turns; median and spread (quartiles) are of the ratios
-of neighbours, of processor time (of all threads, the server's too), which other work on the machine disturbs less, and of
-time on the wall. The page is another process that reads the events of a `LiveServer`, as a browser does.
+Run as ``python -m benchmarks.scope_watch``. Alone and watched take turns, by processor time (of all threads, the
+server's too), which other work on the machine disturbs less, and by time on the wall. Printed are the ratio of lower
+quartiles, which are of undisturbed turns, and the median and quartiles of the ratios of neighbours. The page is another
+process that reads the events of a `LiveServer`, as a browser does.
 """
 
 from __future__ import annotations
@@ -78,28 +79,31 @@ def measure(machine: Any, params: Any, width: int, device: str, turns: int, seco
 
         recorder.tell = tell
 
-        def cost(advance: Any) -> tuple[float, float]:
-            """Return seconds a row, of the processor and on the wall."""
+        def cost(advance: Any) -> tuple[float, float, int]:
+            """Return seconds a row, of the processor and on the wall, and the rows."""
             wall, processor, rows = time.perf_counter(), time.process_time(), 0
             while time.perf_counter() - wall < seconds:
                 advance(chunk)
                 rows += ROWS
-            return (time.process_time() - processor) / rows, (time.perf_counter() - wall) / rows
+            return (time.process_time() - processor) / rows, (time.perf_counter() - wall) / rows, rows
 
         ways = {"alone": plain.advance, "watched": recorder.advance}
         for advance in ways.values():
             cost(advance)
         told.clear()
-        pairs = []
+        pairs, watched_seconds = [], 0.0
         for turn in range(turns):
             found = {name: cost(ways[name]) for name in (sorted(ways) if turn % 2 else sorted(ways, reverse=True))}
             pairs.append((found["alone"], found["watched"]))
+            watched_seconds += found["watched"][1] * found["watched"][2]
         rows = 1 / statistics.median(alone[1] for alone, _ in pairs)
-        print(f"  alone {rows:,.0f} rows/s; watched at {len(told) / (turns * seconds):.1f} frames/s")
+        print(f"  alone {rows:,.0f} rows/s; watched at {len(told) / watched_seconds:.1f} frames/s")
         for i, name in enumerate(("processor", "wall")):
             costs = [100 * (seen[i] / alone[i] - 1) for alone, seen in pairs]
             low, middle, high = statistics.quantiles(costs, n=4)
-            print(f"  {name:9} {middle:+.1f} % (quartiles {low:+.1f} … {high:+.1f} %)", flush=True)
+            quiet = [statistics.quantiles([one[i] for one in way], n=4)[0] for way in zip(*pairs, strict=True)]
+            print(f"  {name:9} of the lower quartiles {100 * (quiet[1] / quiet[0] - 1):+.1f} %; of pairs", end=" ")
+            print(f"{middle:+.1f} % (quartiles {low:+.1f} … {high:+.1f} %)", flush=True)
     finally:
         reader.kill()
         reader.wait()

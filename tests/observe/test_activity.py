@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import io
 import json
 import threading
 import urllib.error
 import urllib.request
-import zipfile
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,13 +15,13 @@ import pytest
 
 from tests.devices import device
 from volumetric import Clocked, Coord, Every, Grid, Link, Network, initialise
-from volumetric.base.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.builders import chain, transformer
 from volumetric.layers import LSTM, Dense
-from volumetric.observe import ActivityServer, Recorder, Recording, record
+from volumetric.observe import ActivityServer, Recorder, record
 from volumetric.observe import activity_server as live_module
-from volumetric.observe.recorder import ActivityFrame
-from volumetric.observe.scene import Scene, SceneEdge, SceneNode, scene_of
+from volumetric.observe.frame_blocks import ActivityFrame
+from volumetric.observe.scene import Scene, SceneNode, scene_of
 from volumetric.run.streams import open_stream
 from volumetric.run.streams.stream_chunks import StreamChunk
 

@@ -17,7 +17,7 @@ from tests.observe.test_activity import MACHINES, NETWORK, PARAMS, RESETS, X
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.observe import Recording, record
 from volumetric.observe.frame_blocks import ActivityFrame, FrameBlocks
-from volumetric.observe.recording import RecordingMeta
+from volumetric.observe.recording_file import RecordingMeta
 from volumetric.observe.scene import Scene, SceneEdge, SceneNode
 
 OLD = Path(__file__).parents[1] / "fixtures" / "recordings" / "version1.scope"
@@ -91,7 +91,17 @@ def test_blocks_have_their_own_scale_and_are_read_alone(tmp_path: Path) -> None:
     assert len(np.unique(recording.scale[:, 0])) == 3  # 256, 256 and 188 frames
     recording.save(tmp_path / "long.scope")
     same(Recording.open(tmp_path / "long.scope"), recording)
-    for first, count in ((0, 3), (250, 20), (256, 256), (511, 1), (600, None), (699, 5), (700, 5), (5000, None), (3, 0)):
+    for first, count in (
+        (0, 3),
+        (250, 20),
+        (256, 256),
+        (511, 1),
+        (600, None),
+        (699, 5),
+        (700, 5),
+        (5000, None),
+        (3, 0),
+    ):
         part = Recording.open(tmp_path / "long.scope", first=first, count=count)
         same(part, recording.select(slice(first, None if count is None else first + count)))
     with pytest.raises(SpecError, match="start at 0"):

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.observe.local_server import LOCALHOST, LocalServer
 from volumetric.observe.frame_blocks import ActivityFrame, as_bytes, edges_as_bytes, scale_of
+from volumetric.observe.local_server import LOCALHOST, LocalServer
 from volumetric.observe.scene import Scene
 
 WAITING: Final = 256

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from volumetric.base.errors import SpecError
+
+_ROWS: Final = 32
+_LONGEST: Final = 0.25
 
 
 class FramePace:
     """Cuts rows into calls, so that a frame can be taken about `rate` times a second.
 
     A call has as many rows as take a period at the speed of the last one, or somewhat more: powers of two, so that few
-    programs serve all calls. There is one call for a frame, because calls have a cost of their own.
+    programs serve all calls. Calls have a cost of their own, for a fabric that of one or two rows. So there is one call
+    for a frame, and it has 32 rows at least, if they take less than a quarter of a second.
 
     Parameters
     ----------
@@ -68,5 +73,5 @@ class FramePace:
         """Return the rows of a call when a frame is due in some seconds."""
         if not self._per_row:
             return min(1, most)
-        rows = (seconds if seconds > 0 else self._period) / self._per_row
+        rows = max(seconds if seconds > 0 else self._period, min(_ROWS * self._per_row, _LONGEST)) / self._per_row
         return most if rows >= most else min(most, 1 << math.ceil(math.log2(max(1.0, rows))))

@@ -17,8 +17,7 @@ from volumetric.clocked.clocked_stream import ClockedStream
 from volumetric.clocked.layer_clocks import firing_layers, layers_fired
 from volumetric.devices.named_devices import AnyDevice, open_device
 from volumetric.network import INPUT, OUTPUT, Network, Params
-from volumetric.observe.frame_blocks import ActivityFrame as ActivityFrame
-from volumetric.observe.frame_blocks import FrameBlocks
+from volumetric.observe.frame_blocks import ActivityFrame, FrameBlocks
 from volumetric.observe.frame_pace import FramePace
 from volumetric.observe.recording import Recording, RecordingMeta
 from volumetric.observe.scene import Scene, parts_of, program_of, scene_of

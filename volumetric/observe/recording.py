@@ -17,8 +17,7 @@ from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.hints import path_hint
 from volumetric.base.notebook_html import picture_of
 from volumetric.base.scope_pages import ScopePage, page_of
-from volumetric.observe.recording_file import RecordingMeta as RecordingMeta
-from volumetric.observe.recording_file import read_recording, write_recording
+from volumetric.observe.recording_file import RecordingMeta, read_recording, write_recording
 from volumetric.observe.scene import Scene
 
 SUFFIX: Final = ".scope"

@@ -1,7 +1,7 @@
 """The file of a recording (``.scope``): a zip archive of metadata, the scene, and blocks of frames.
 
-A block is an ``.npz`` file of up to `RecordingMeta.block` frames. Its arrays of nodes are node-major, ``[nodes, frames]``,
-and hold the differences from one frame to the next, modulo 256, so that they compress well: activity changes slowly.
+A block is an ``.npz`` file of up to `RecordingMeta.block` frames. Its arrays of nodes are ``[nodes, frames]`` and hold
+the differences from one frame to the next, modulo 256, so that they compress well: activity changes slowly.
 Version 1 has all frames in one ``activity.npz``, as they are.
 """
 
@@ -96,8 +96,8 @@ def read_recording(
 
     Returns
     -------
-    metadata, scene, and the arrays ``t``, ``node``, ``odd``, ``fired``, ``edge``, ``reset``, ``scale`` and ``meter.NAME``,
-    each ``[frames, …]``
+    metadata, scene, and the arrays ``t``, ``node``, ``odd``, ``fired``, ``edge``, ``reset``, ``scale`` and
+    ``meter.NAME``, each ``[frames, …]``
 
     Raises
     ------

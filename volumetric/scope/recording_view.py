@@ -38,8 +38,8 @@ def recording_view(
 
     Raises
     ------
-    SpecError : there is no recording, or more than two; their scenes differ; `names` does not name each once; or not even
-        one frame fits `budget`
+    SpecError : there is no recording, or more than two; their scenes differ; `names` does not name each once; or not
+        even one frame fits `budget`
     """
     if not 1 <= len(recordings) <= 2:
         raise SpecError(f"a view shows one recording, or compares two, got {len(recordings)}")
@@ -49,9 +49,7 @@ def recording_view(
     if len(names) != len(recordings) or len(set(names)) != len(names):
         raise SpecError(f"names: expected {len(recordings)} different names, got {', '.join(names)}")
     step = 1 if budget is None else _step(recordings, budget)
-    tables = [
-        frame_tables(recording, of, step=step) for recording, of in zip(recordings, names, strict=True)
-    ]
+    tables = [frame_tables(recording, of, step=step) for recording, of in zip(recordings, names, strict=True)]
     return scene_view(recordings[0].scene, name=name, label=label, more={**(more or {}), "recordings": tables})
 
 
@@ -75,12 +73,16 @@ def check_same_scene(one: Scene, other: Scene) -> None:
     for i, (a, b) in enumerate(zip(one.nodes, other.nodes, strict=True)):
         for key in ("name", "group", "role", "size", "at"):
             if getattr(a, key) != getattr(b, key):
-                raise _different(f"{key} of node {i} is {getattr(a, key)!r} in the first, {getattr(b, key)!r} in the second")
+                raise _different(
+                    f"{key} of node {i} is {getattr(a, key)!r} in the first, {getattr(b, key)!r} in the second"
+                )
     if len(one.edges) != len(other.edges):
         raise _different(f"the first has {len(one.edges):,} edges, the second {len(other.edges):,}")
     for i, (c, d) in enumerate(zip(one.edges, other.edges, strict=True)):
         if c != d:
-            ends = [f"{one.nodes[e.source].name} to {one.nodes[e.target].name}, {e.kind}, delay {e.delay}" for e in (c, d)]
+            ends = [
+                f"{one.nodes[e.source].name} to {one.nodes[e.target].name}, {e.kind}, delay {e.delay}" for e in (c, d)
+            ]
             raise _different(f"edge {i} is from {ends[0]} in the first, from {ends[1]} in the second")
     raise _different("their ports, populations or families differ")
 
@@ -109,9 +111,7 @@ def _step(recordings: Sequence[Recording], budget: int) -> int:
     step = 1
     while not fits(step):
         if step > longest:
-            raise SpecError(
-                f"not even one frame fits {budget:,} bytes", hint="raise `budget`; None shows all frames"
-            )
+            raise SpecError(f"not even one frame fits {budget:,} bytes", hint="raise `budget`; None shows all frames")
         step = max(step + 1, step * 9 // 8)
     return step
 
@@ -121,7 +121,7 @@ def _packed_bytes(recording: Recording, step: int, most: int) -> int:
     tables = frame_tables(recording, step=step)
     total = 0
     for part in _PARTS:
-        raw, packer = memoryview(np.ascontiguousarray(tables[part]).reshape(-1).view(np.uint8)), zlib.compressobj(6)
+        raw, packer = np.ascontiguousarray(tables[part]).tobytes(), zlib.compressobj(6)
         for at in range(0, len(raw), 1 << 20):
             total += len(packer.compress(raw[at : at + (1 << 20)]))
             if total > most:

@@ -22,6 +22,12 @@ export function makeSceneValues({ tables, renderer, first, second }) {
   }
   const difference = (a, b, g) => (b - a) / (single ? 1 : first().largest[g] || 1);
 
+  const edged = new WeakSet(); // renderers that show values of edges
+  function giveEdges(to, values) {
+    if (!values && !edged.has(to)) return; // to say so for every frame costs as much as to draw them
+    if (values) edged.add(to); else edged.delete(to);
+    to.setEdgeValues?.(values);
+  }
   function give(to, of, k) {
     of.fill(k, values, !single);
     if (k > of.first) {
@@ -33,7 +39,7 @@ export function makeSceneValues({ tables, renderer, first, second }) {
       values, range: shown, change, changeRange: [shown[0] - shown[1], shown[1] - shown[0]], odd: of.fillOdd(k, odd), fired: of.fillFired(k, fired),
       label: "activity", unit: single ? "rms" : "", scale: single ? "" : "within the range of the node's group",
     });
-    to.setEdgeValues?.(of.edge(k));
+    giveEdges(to, of.edge(k));
   }
   function giveDifference(k, at) {
     first().fill(k, other);
@@ -46,7 +52,7 @@ export function makeSceneValues({ tables, renderer, first, second }) {
       values, range: [-range(), range()], odd, label: `${second().name} − ${first().name}`, unit: single ? "rms" : "",
       scale: single ? "" : "of the group's largest value",
     });
-    renderer.setEdgeValues?.(null);
+    giveEdges(renderer, null);
   }
   return {
     range,
