@@ -27,7 +27,7 @@ from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord
 from volumetric.network.weight_store import WeightStore
 from volumetric.observe import ActivityServer, Recorder, Recording, record
-from volumetric.observe.recorder import ActivityFrame
+from volumetric.observe.frame_blocks import ActivityFrame
 from volumetric.observe.scene import scene_of
 from volumetric.run.streams.stream_chunks import StreamChunk
 from volumetric.viz import save_film

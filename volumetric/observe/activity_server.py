@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from volumetric.base._typing import Array
+from volumetric.observe.frame_blocks import ActivityFrame, as_bytes, edges_as_bytes, scale_of
 from volumetric.observe.local_server import LOCALHOST, LocalServer
-from volumetric.observe.recorder import ActivityFrame, as_bytes, edges_as_bytes, scale_of
 from volumetric.observe.scene import Scene
 
 WAITING: Final = 256
@@ -54,6 +54,7 @@ class ActivityServer:
 
     def __init__(self, scene: Scene, port: int = 0, *, host: str = LOCALHOST, page: str | None = None) -> None:
         self._scene, self._largest = scene, np.zeros(len(scene.nodes))
+        self._groups = np.array(scene.group_of, np.int64)
         self._changed = threading.Condition()
         self._viewers: list[_Viewer] = []
         self._closed = False
@@ -75,8 +76,8 @@ class ActivityServer:
         self._largest = np.maximum(self._largest, np.where(np.isfinite(frame.rms), frame.rms, 0.0))
         if not self._viewers:
             return
-        scale = scale_of(self._scene, self._largest)
-        node, odd = as_bytes(self._scene, frame.rms, scale)
+        scale = scale_of(self._groups, len(self._scene.groups), self._largest)
+        node, odd = as_bytes(self._groups, frame.rms, scale)
         message = {
             "t": frame.t,
             "node": _text(node),
