@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import threading
-import urllib.error
-import urllib.request
 from typing import Any
 
 import msgspec
@@ -18,8 +14,7 @@ from volumetric import Clocked, Coord, Every, Grid, Link, Network, initialise
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.builders import chain, transformer
 from volumetric.layers import LSTM, Dense
-from volumetric.observe import ActivityServer, Recorder, record
-from volumetric.observe import activity_server as live_module
+from volumetric.observe import Recorder, record
 from volumetric.observe.frame_blocks import ActivityFrame
 from volumetric.observe.scene import Scene, SceneNode, scene_of
 from volumetric.run.streams import open_stream
@@ -185,74 +180,6 @@ def frame(t: int) -> ActivityFrame:
 
 def told(line: bytes) -> dict[str, Any]:
     return json.loads(line.removeprefix(b"data: "))
-
-
-def test_viewers_see_the_scene_and_frames_as_they_come() -> None:
-    server = ActivityServer(scene_of_two())
-    try:
-        assert server.address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(f"{server.address}/scene", timeout=10) as page:
-            assert json.load(page)["nodes"][1]["id"] == 1
-        for path in ("/elsewhere", "/"):
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                urllib.request.urlopen(server.address + path, timeout=10)
-        server.push(frame(1))  # nobody looks yet
-        with urllib.request.urlopen(f"{server.address}/ticks", timeout=10) as events:
-            assert events.headers["Content-Type"] == "text/event-stream"
-            assert server.wait_for_viewers(10)
-            for t in (2, 4, 3):
-                server.push(frame(t))
-            lines = [told(line) for line in (events.readline() for _ in range(6)) if line.strip()]
-        assert [(of["t"], of["reset"], of["dropped"], of["scale"]["g"]) for of in lines] == [
-            (2, True, 0, 2), (4, False, 0, 4), (3, False, 0, 4),
-        ]  # fmt: skip
-        assert base64.b64decode(lines[2]["node"]) == bytes([191, 0])
-        assert base64.b64decode(lines[2]["odd"]) == bytes([0b01000000])
-        assert base64.b64decode(lines[2]["fired"]) == bytes([0b10000000])
-        assert base64.b64decode(lines[2]["edge"]) == bytes([128])
-        assert lines[2]["meters"] == {"mean": 1.5, "odd": 1}
-    finally:
-        server.close()
-
-
-def test_a_page_is_answered_where_there_is_one() -> None:
-    server = ActivityServer(scene_of_two(), page="<p>é")
-    try:
-        with urllib.request.urlopen(f"{server.address}/?a", timeout=10) as page:
-            assert page.headers["Content-Type"] == "text/html; charset=utf-8"
-            assert page.read().decode() == "<p>é"
-    finally:
-        server.close()
-
-
-def test_slow_viewers_miss_the_oldest_frames_and_too_many_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "VIEWERS", 1)
-    server = ActivityServer(scene_of_two())
-    held = threading.Event()
-    monkeypatch.setattr(server, "_frames", lambda viewer: held.wait(10) and ActivityServer._frames(server, viewer))
-    try:
-        opened: list[Any] = []
-        reading = threading.Thread(
-            target=lambda: opened.append(urllib.request.urlopen(f"{server.address}/ticks", timeout=10))
-        )
-        reading.start()
-        assert server.wait_for_viewers(10)
-        with pytest.raises(urllib.error.HTTPError, match="503"):
-            urllib.request.urlopen(f"{server.address}/ticks", timeout=10)
-        for t in range(1, 301):
-            server.push(frame(t))
-        assert not server.drained(0)
-        held.set()
-        reading.join(10)
-        [events] = opened
-        first = told(events.readline())
-        assert (first["t"], first["dropped"]) == (45, 44)
-        events.readline()
-        assert told(events.readline())["dropped"] == 0
-        events.close()
-    finally:
-        held.set()
-        server.close()
 
 
 def test_ticks_for_each_row_are_of_clocked_networks() -> None:

@@ -157,7 +157,6 @@ class HistoryLines:
 
     def _read(self, file: Any) -> list[Event]:
         """Return the events of the complete lines after the last one that was read."""
-
         about = os.fstat(file.fileno())
         if about.st_size > MOST_BYTES:
             raise CheckpointError(

@@ -1,6 +1,5 @@
 """Observers: statistics of every layer's outputs and gradients, to logs, files, windows and HTTP."""
 
-from volumetric.observe.activity_server import ActivityServer as ActivityServer
 from volumetric.observe.firing import Firing as Firing
 from volumetric.observe.firing import Work as Work
 from volumetric.observe.firing import fired as fired

@@ -10,7 +10,7 @@ from volumetric.base.notebook_html import PICTURES
 from volumetric.base.scope_pages import PAGES
 from volumetric.clocked import Clocked
 from volumetric.network import Network, Params
-from volumetric.observe.recording import Recording, describe
+from volumetric.observe.recording import Recording
 from volumetric.scope.document import ScopeDocument, ScopeView
 from volumetric.scope.inspection import inspected
 from volumetric.scope.network_view import network_view
@@ -31,7 +31,8 @@ def page_of_views(title: str, *views: ScopeView, source: str = "Python") -> View
 
 def _recording(recording: Recording, other: Recording | None = None, names: Sequence[str] = ()) -> Viewer:
     shown = (recording,) if other is None else (recording, other)
-    return page_of_views(recording.meta.title or describe(recording), recording_view(*shown, names=names))
+    title = recording.meta.title or f"{recording.scene.kind}, {len(recording):,} frames"
+    return page_of_views(title, recording_view(*shown, names=names))
 
 
 def _network(
