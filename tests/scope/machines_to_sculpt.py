@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
+
 from volumetric import fabric, initialise, open_device
 from volumetric.clocked import Clocked
-from volumetric.fabric import Blueprint, Input, Interface, Output, Population, lattice2d
-from volumetric.fabric.cells import GRU as Cell
-from volumetric.layers import GRU, Dense, Discrete
+from volumetric.fabric import Blueprint, Input, Interface, Output, Population, cells, lattice2d
+from volumetric.layers import GRU, Dense, Discrete, LayerSpec
 from volumetric.layers.clock import Event, Every
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Grid, Link
 from volumetric.observe.recorder import AnyStream
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, autowire
 
-KINDS = ("fabric", "clocked", "program", "stack")
+KINDS = (
+    "fabric",
+    "clocked",
+    pytest.param("program", marks=pytest.mark.thorough),
+    pytest.param("stack", marks=pytest.mark.thorough),
+)
+"""Kinds of networks, for tests of each."""
 
 
 @cache
@@ -27,8 +34,8 @@ def fabric_model() -> fabric.Model:
         outputs={"hand": lattice2d.Output(lattice2d.XBand("high"))},
         connectivity=[lattice2d.LocalRadius(1.5), lattice2d.SmallWorld(1, seed=1, delay=3)],
         populations={
-            "left": Population(cell=Cell(hidden=6), nodes=lattice2d.Region(x=(0, 0.5))),
-            "core": Population(cell=Cell(hidden=6)),
+            "left": Population(cell=cells.GRU(hidden=6), nodes=lattice2d.Region(x=(0, 0.5))),
+            "core": Population(cell=cells.LSTM(hidden=6)),
         },
     )
     blueprint = Blueprint(
@@ -40,7 +47,9 @@ def fabric_model() -> fabric.Model:
 @cache
 def clocked_grid() -> Clocked:
     """A grid of 2 × 2 × 2 recurrent layers with loops, delays, clocks and a threshold."""
-    layers = {Coord(z, y, x): GRU(input_size=4, hidden_size=4) for z in range(2) for y in range(2) for x in range(2)}
+    layers: dict[Coord, LayerSpec] = {
+        Coord(z, y, x): GRU(input_size=4, hidden_size=4) for z in range(2) for y in range(2) for x in range(2)
+    }
     layers[Coord(1, 0, 1)] = Discrete(function="ternary", threshold=0.05)
     links = [
         Link((0, 0, 0), (0, 1, 1), combine="add", delay=3),

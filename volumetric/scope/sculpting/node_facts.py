@@ -11,10 +11,10 @@ import numpy as np
 from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
 from volumetric.layers.clock import Clock
-from volumetric.scope.sculpting_changes import Changes
-from volumetric.scope.sculpting_clocks import clock_numbers, with_clock_number
-from volumetric.scope.sculpting_links import threshold_of
-from volumetric.scope.sculpting_places import ScenePlaces
+from volumetric.scope.sculpting.clock_numbers import clock_numbers, with_clock_number
+from volumetric.scope.sculpting.layer_links import threshold_of
+from volumetric.scope.sculpting.network_changes import Changes
+from volumetric.scope.sculpting.scene_places import ScenePlaces
 
 MOST_EDGES = 1000
 """Maximum number of edges of a node that are listed."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import CheckpointError
-from volumetric.scope.sculpting_changes import Changes
+from volumetric.scope.sculpting.network_changes import Changes
 
 FORMAT: Final = "volumetric.sculpting"
 VERSION: Final = 1
+MOST_STEPS: Final = 10_000
+"""Maximum number of steps of a history."""
 MOST_SAVED: Final = 1 << 28
 """Maximum bytes of all states that undoing needs; the oldest are dropped."""
 
@@ -119,7 +120,7 @@ def history_script(steps: list[Step], ticks: int) -> str:
     lines = [
         '"""Repeats what was done to a stream, at the same ticks. `rows` are those of the stream that was sculpted."""',
         "",
-        "from volumetric.scope.sculpting_stream import SculptedStream",
+        "from volumetric.scope.sculpting import SculptedStream",
         "",
         "",
         "def replay(stream, rows=None):",
@@ -136,8 +137,3 @@ def history_script(steps: list[Step], ticks: int) -> str:
     if ticks > at:
         lines.append(f"    outputs.append(sculpted.advance({ticks - at}))")
     return "\n".join([*lines, "    return sculpted, outputs", ""])
-
-
-def write_history(path: Path, text: str) -> None:
-    """Write text to a file, atomically."""
-    write_atomic(path, text.encode())

@@ -15,8 +15,8 @@ from volumetric.program.layer.program_declaration import Program as Declared
 from volumetric.program.layer.program_layer import Program
 from volumetric.program.layer.region import Canvas
 from volumetric.program.layer.timing import timing_of
-from volumetric.scope.sculpting_clocks import NEVER
-from volumetric.scope.sculpting_changes import AddedEdge, Changes
+from volumetric.scope.sculpting.clock_numbers import NEVER
+from volumetric.scope.sculpting.network_changes import AddedEdge, Changes
 
 
 def with_program_changes(spec: Program, changes: Changes) -> Program:
@@ -68,7 +68,8 @@ def _changed_edge(
 ) -> Edge:
     if (edge.reads, edge.writes) in cut or edge.reads in masked or edge.writes in masked:
         return structs.replace(edge, when=str(NEVER))
-    return structs.replace(edge, when=clocks[edge.name]) if edge.name in clocks else edge
+    name = str(edge.name)
+    return structs.replace(edge, when=clocks[name]) if name in clocks else edge
 
 
 def carried_counts(before: Program, after: Program, values: Array) -> Array:

@@ -8,15 +8,15 @@ from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord
-from volumetric.scope.sculpting_changes import Changes
-from volumetric.scope.sculpting_links import (
+from volumetric.scope.sculpting.layer_links import (
     with_added_link,
     with_layer_clock,
     with_masked_layers,
     with_threshold,
     without_link,
 )
-from volumetric.scope.sculpting_places import ScenePlaces
+from volumetric.scope.sculpting.network_changes import Changes
+from volumetric.scope.sculpting.scene_places import ScenePlaces
 
 
 def rebuild(origin: ScenePlaces, changes: Changes) -> ScenePlaces:
@@ -31,7 +31,7 @@ def rebuild(origin: ScenePlaces, changes: Changes) -> ScenePlaces:
     if not changes.of_network:
         return origin
     if origin.program is not None:
-        from volumetric.scope.sculpting_programs import with_program_changes
+        from volumetric.scope.sculpting.program_changes import with_program_changes
 
         changed = with_program_changes(origin.program, changes)
         network = replace(origin.network, layers=dict.fromkeys(origin.network.layers, changed))
@@ -66,7 +66,7 @@ def _with_fabrics(origin: ScenePlaces, changes: Changes) -> Network:
     """Return the network with the changed edges of fabrics, and with fabrics whose nodes are masked dynamic."""
     network = origin.network
     for coord, part in origin.fabrics.items():
-        from volumetric.scope.sculpting_fabrics import with_edges
+        from volumetric.scope.sculpting.fabric_edges import with_edges
 
         spec = part.spec
         order, first = spec.facts.order, part.first

@@ -9,8 +9,8 @@ from volumetric.clocked import Clocked
 from volumetric.network import Params
 from volumetric.network.weight_store import WeightStore
 from volumetric.run.streams.node_masks import NodeMasks
-from volumetric.scope.sculpting_changes import Changes
-from volumetric.scope.sculpting_places import ScenePlaces
+from volumetric.scope.sculpting.network_changes import Changes
+from volumetric.scope.sculpting.scene_places import ScenePlaces
 
 
 def save_checkpoint(path: Path, places: ScenePlaces, origin: ScenePlaces, changes: Changes) -> Path:

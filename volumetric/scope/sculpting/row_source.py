@@ -16,8 +16,8 @@ from volumetric.run.streams.stream_io import row_ports
 
 RowFunction: TypeAlias = Callable[[int], Any]
 Rows: TypeAlias = Array | Mapping[str, Array] | RowFunction | Literal["zeros", "noise"]
-"""Arrays ``[batch, T, …]`` that loop, or a mapping of these by input; a function that returns the row ``[batch, …]`` of a
-tick, counted from 0, or a mapping; or ``"zeros"`` or ``"noise"``."""
+"""Arrays ``[batch, T, …]`` that loop, or a mapping of these by input; a function that returns the row ``[batch, …]`` of
+a tick, counted from 0, or a mapping; or ``"zeros"`` or ``"noise"``."""
 _BLOCK: Final = 256  # rows of noise that are drawn together
 
 

@@ -12,7 +12,7 @@ from volumetric.layers import LayerSpec
 from volumetric.layers.clock import Clock
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Link
-from volumetric.scope.sculpting_clocks import NEVER
+from volumetric.scope.sculpting.clock_numbers import NEVER
 
 
 def without_link(network: Network, source: Coord, target: Coord) -> Network:

@@ -22,7 +22,7 @@ class AddedEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pulse:
-    """Numbers that are added to an input from tick `first` up to, not including, tick `stop`, counted from the start."""
+    """Numbers that are added to an input from tick `first` to before tick `stop`, counted from the start."""
 
     name: str
     values: Values

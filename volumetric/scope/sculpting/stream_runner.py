@@ -15,9 +15,9 @@ from volumetric.network.grid import Coord
 from volumetric.observe.recorder import ActivityFrame, AnyStream, Recorder
 from volumetric.run.streams.stream_chunks import StreamChunk
 from volumetric.run.streams.stream_io import inputs_by_port
-from volumetric.scope.sculpting_changes import Changes
-from volumetric.scope.sculpting_places import ScenePlaces
-from volumetric.scope.sculpting_rebuild import masked_layers, rebuild
+from volumetric.scope.sculpting.network_changes import Changes
+from volumetric.scope.sculpting.rebuilt_network import masked_layers, rebuild
+from volumetric.scope.sculpting.scene_places import ScenePlaces
 
 Watch = Callable[[ActivityFrame], None]
 
@@ -119,7 +119,7 @@ class StreamRunner:
         return after
 
     def _carry_counts(self, places: ScenePlaces, values: Mapping[str, Array], after: AnyStream) -> None:
-        from volumetric.scope.sculpting_programs import carried_counts
+        from volumetric.scope.sculpting.program_changes import carried_counts
 
         old, new = self.places.program, places.program
         key = f"{next(iter(places.network.layers))}/clock"
@@ -184,7 +184,7 @@ class StreamRunner:
             self.reset_layers(layers)
 
     def _reset_regions(self, regions: set[str]) -> None:
-        from volumetric.scope.sculpting_programs import region_states
+        from volumetric.scope.sculpting.program_changes import region_states
 
         program = self.places.program
         assert program is not None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import replace
 
-import numpy as np
-
 from volumetric.base.errors import SpecError
 from volumetric.fabric.layer.edge_rules import ExplicitEdges, Rule
 from volumetric.fabric.layer.fabric_layer import Fabric
