@@ -1,4 +1,4 @@
-"""The panel of a running network in a browser: buttons, keys, several pages, and what a page learns when it comes again."""
+"""The panel of a running network in a browser: buttons, keys, several pages, and a page that comes again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from tests.scope.machines_to_sculpt import KINDS, open_machine
 from tests.scope.pages import open_page
 from tests.serve.chromium import Page
-from volumetric.network.grid import Coord
 from volumetric.scope.live_server import LiveServer
 from volumetric.scope.sculpting import SculptedStream, replay, sculpt_viewer
 from volumetric.scope.viewer import Viewer
@@ -43,13 +42,19 @@ def press(browser: Page, name: str) -> None:
         browser.call("Input.dispatchKeyEvent", type=kind, key=name, text=name if kind == "keyDown" else "")
 
 
+def fill(browser: Page, selector: str, value: str, number: int = 0) -> None:
+    """Write into a field."""
+    browser.value(f"(() => {{ document.querySelectorAll({selector!r})[{number}].value = {value!r}; }})()")
+
+
 def choose(browser: Page, node: int) -> None:
     browser.value(f"(scope.selection.set({node}), 0)")
 
 
 def click(browser: Page, text: str, within: str = ".sculpt") -> None:
     """Click the first button with a text or a name."""
-    script = f"[...document.querySelectorAll({within + ' button'!r})].find(one => one.textContent === {text!r} || one.ariaLabel === {text!r})"
+    fits = f"one => one.textContent === {text!r} || one.ariaLabel === {text!r}"
+    script = f"[...document.querySelectorAll({within + ' button'!r})].find({fits})"
     browser.wait(f"{script} !== undefined && !{script}.disabled")
     browser.value(f"({script}.click(), 0)")
 
@@ -102,14 +107,14 @@ def test_a_clocked_grid_and_a_program_have_clocks_and_thresholds(browser):
         click(browser, "Set threshold")
         browser.wait(f"{ACTS}.includes('set threshold of 1.0.1.0 discrete to 0.25 at tick 0')")
         assert sculpted.node_facts(5).numbers == (("threshold", 0.25),)
-        browser.value("(() => { document.querySelector('.sculpt-field input').value = 'every('; })()")
+        fill(browser, ".sculpt-field input", "every(")
         click(browser, "Set the clock")
         browser.wait("document.querySelector('.alerts').textContent.includes('clock')")
         browser.forget_complaints()  # the browser reports the status 400 itself
-        browser.value("(() => { document.querySelector('.sculpt-field input').value = 'every(2)'; })()")
+        fill(browser, ".sculpt-field input", "every(2)")
         click(browser, "Set the clock")
         browser.wait(f"{ACTS}.length === 2")
-        assert str(sculpted.places.machine.clocks[Coord(1, 0, 1)]) == "every(2)"
+        assert sculpted.node_facts(5).clock == "every(2)"
     with sculpting(browser, "program") as (sculpted, _):
         choose(browser, 2)
         browser.wait("document.querySelectorAll('.sculpt-more > .sculpt-field').length === 3")

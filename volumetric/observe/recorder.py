@@ -105,11 +105,6 @@ class Recorder:
         """Stored frames; all but the last few hundred have values in 255 steps of the scale of their group."""
         return [*self._stored.frames()]
 
-    @property
-    def running_stream(self) -> AnyStream:
-        """The stream that computes: a copy with more outputs of a stream of rows until `close`, else the stream."""
-        return self._stream if self._tapped is None else self._tapped
-
     def advance(self, chunk: StreamChunk, *, per_row: int = 1) -> Array | dict[str, Array]:
         """Run the stream's `advance` and record it; `per_row` is for clocked networks."""
         if isinstance(self._stream, ClockedStream):
@@ -125,6 +120,11 @@ class Recorder:
             self._stream.restore(self._tapped.save())
             self._tapped.close()
             self._tapped = None
+
+    @property
+    def running_stream(self) -> AnyStream:
+        """The stream that computes: a copy with more outputs of a stream of rows until `close`, else the stream."""
+        return self._stream if self._tapped is None else self._tapped
 
     def _rows(self, chunk: StreamChunk) -> Array | dict[str, Array]:
         if self._tapped is None:

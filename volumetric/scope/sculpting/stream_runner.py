@@ -41,7 +41,7 @@ class StreamRunner:
             if part.spec.dynamic
         }
         self._changes = Changes()
-        self._recorder = Recorder(self._stream, row=row, most=1, edges=origin.edges)
+        self._recorder, self._has_frame = Recorder(self._stream, row=row, most=1, edges=origin.edges), False
 
     @property
     def stream(self) -> AnyStream:
@@ -60,11 +60,10 @@ class StreamRunner:
         start = 0
         while start < count:
             last = start == count - 1
-            # The recorder stores its first frame whether somebody watches or not, tick by tick.
-            stop = (
-                start + 1 if last or not self._recorder.frames else min(start + together, count - (watch is not None))
-            )
-            self._recorder.tell = watch if last else None
+            unseen = count - (watch is not None)
+            # The recorder stores its first frame whether somebody watches or not.
+            stop = start + 1 if last or not self._has_frame else min(start + together, unseen)
+            self._recorder.tell, self._has_frame = watch if last else None, True
             part = {name: value[:, start:stop] for name, value in rows.items()}
             outputs.append(self._recorder.advance(StreamChunk(x=part, count=stop - start)))
             start = stop
@@ -105,7 +104,7 @@ class StreamRunner:
         stream = self._migrated(places)
         recorder = Recorder(stream, row=self._row, most=1, edges=places.edges)
         self._recorder.close()
-        self._recorder, self._stream, self.places = recorder, stream, places
+        self._recorder, self._has_frame, self._stream, self.places = recorder, False, stream, places
 
     def _migrated(self, places: ScenePlaces) -> AnyStream:
         before, machine = self.stream, places.machine

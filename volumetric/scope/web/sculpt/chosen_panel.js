@@ -14,19 +14,24 @@ export function mountChosen(panel, sculptor) {
     h("div", { class: "sculpt-part" }, title, buttons, more),
     h("div", { class: "sculpt-part" }, h("h2", {}, "Population"), h("div", { class: "sculpt-line" }, population), h("div", { class: "sculpt-line" }, ...ofPopulation)));
   const edgeName = node => h("button", { type: "button", class: "plain sculpt-node", onclick: () => app.selection.set(node) }, sculptor.name(node));
-  let asked = 0;
+  let asked = 0, listed = null; // the node whose fields are shown
 
+  /** A field was set: what it holds is not being written any more. */
+  function done(field, answer) {
+    if (answer) field.setAttribute("value", field.value);
+    refresh();
+  }
   function clockForm(about_, key) {
     if (!about_.clocked) return about_.numbers.length ? numbers(about_, key) : [];
     const field = h("input", { type: "text", maxlength: 1000, value: about_.clock ?? "", placeholder: "every tick", "aria-label": `Clock of ${about_.name}`, spellcheck: "false" });
-    const set = () => act({ do: "set_clock", node: key, clock: field.value.trim() || null }).then(refresh);
+    const set = () => act({ do: "set_clock", node: key, clock: field.value.trim() || null }).then(answer => done(field, answer));
     field.addEventListener("keydown", event => { if (event.key === "Enter") set(); });
     return [h("label", { class: "sculpt-field" }, h("span", {}, "Clock"), field, button("✓", "Set the clock", set)), ...numbers(about_, key)];
   }
   function numbers(about_, key) {
     return about_.numbers.map(({ label, value }, number) => {
       const field = h("input", { type: "number", step: "any", value, "aria-label": `${label} of ${about_.name}` });
-      const set = () => act({ do: "set_number", node: key, number, value: Number(field.value) }).then(refresh);
+      const set = () => act({ do: "set_number", node: key, number, value: Number(field.value) }).then(answer => done(field, answer));
       field.addEventListener("keydown", event => { if (event.key === "Enter") set(); });
       return h("label", { class: "sculpt-field" }, h("span", {}, label), field, button("✓", `Set ${label}`, set));
     });
@@ -47,15 +52,20 @@ export function mountChosen(panel, sculptor) {
     return h("details", {}, h("summary", {}, "Conditions of edges"), edges.map(({ name, reads, when }) =>
       clockForm({ name: `edge ${name}`, clocked: true, clock: when, numbers: [] }, name).map(form => { form.firstChild.textContent = `from ${reads}`; return form; })));
   }
+  /** Show the fields of the chosen node; numbers that somebody writes stay until they are set. */
   async function refresh() {
     const node = sculptor.chosen(), turn = ++asked;
-    if (node === null) { more.replaceChildren(); return; }
+    if (node === null) { more.replaceChildren(); listed = null; return; }
     const open = [...more.querySelectorAll("details")].map(one => one.open);
     const about_ = await act({ do: "node", node }, { quiet: true });
     if (turn !== asked || !about_) return;
-    if (more.contains(document.activeElement) && document.activeElement.matches("input")) return; // somebody is typing
+    const written = [...more.querySelectorAll("input")].some(field => field.value !== field.defaultValue);
+    if (written && listed === node) return;
+    listed = node;
+    const focused = more.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
     more.replaceChildren(...clockForm(about_, node), ...[edgeList(about_.edges), conditions(about_.own)].filter(Boolean));
     [...more.querySelectorAll("details")].forEach((one, i) => { one.open = open[i] ?? false; });
+    if (focused) [...more.querySelectorAll("input, button")].find(one => one.getAttribute("aria-label") === focused)?.focus();
   }
   function choose(node) {
     if (node === null) {
