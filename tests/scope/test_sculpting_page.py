@@ -146,7 +146,7 @@ def test_a_network_runs_at_a_rate_and_pages_see_the_same(browser, kind):
         open_page(browser, server.address)  # the page that comes again learns all
         browser.wait(f"{ACTS}.length === {len(acts)}")
         assert browser.value(ACTS) == acts
-        assert browser.value(tick) == sculpted.position
+        assert browser.value(tick) == sculpted.elapsed
         assert browser.value("document.querySelector('[aria-label=\"Saved state\"]').value") == "start"
 
 

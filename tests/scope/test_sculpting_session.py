@@ -65,11 +65,11 @@ def test_a_page_that_connects_learns_how_things_stand():
         session.act("network", {"do": "mask", "population": "core"})
         session.act("network", {"do": "cut", "source": 0, "target": 4})
         wait("status")
-        [snapshot] = session.snapshot()
+        snapshot, frame = session.snapshot()
         assert snapshot["kind"] == "snapshot"
         assert snapshot["history"]["done"][0] == "mask population core (4 nodes) at tick 5"
         assert snapshot["mask"].tolist() == [int(not 12 <= node < 16) for node in range(20)]
-        assert snapshot["frame"]["t"] == snapshot["t"] == 5
+        assert frame["t"] == snapshot["t"] == 5
         cut = np.flatnonzero(snapshot["edgeMask"] == 0)
         assert [(int(snapshot["edges"]["source"][i]), int(snapshot["edges"]["target"][i])) for i in cut] == [(0, 4)]
 

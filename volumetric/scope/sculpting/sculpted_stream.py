@@ -34,11 +34,18 @@ STEPS: Final = (*ACTS, "undo", "redo", "save_state", "start_twin", "stop_twin")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedPlace:
-    """States that a stream can be rewound to, the network that they belong to, and the tick of its rows."""
+    """States that a stream can be rewound to, and the network that they belong to.
+
+    Attributes
+    ----------
+    position : number of rows of the source that have run
+    elapsed : number of ticks that have run in all
+    """
 
     states: bytes
     changes: Changes
     position: int
+    elapsed: int
     twin: bytes | None
 
 
@@ -147,7 +154,7 @@ class SculptedStream(StreamActs):
             left = tuple(pulse for pulse in self.changes.pulses if pulse.stop > self.elapsed)
             self.changes = replace(self.changes, pulses=left)
         if watch is not None and frames:
-            watch(replace(frames[-1], t=self.position), twins[-1].rms if twins else None)
+            watch(replace(frames[-1], t=self.elapsed), twins[-1].rms if twins else None)
         return outputs
 
     def _with_changes(self, rows: Mapping[str, Array], count: int) -> dict[str, Array]:
@@ -171,13 +178,17 @@ class SculptedStream(StreamActs):
             raise SpecError("there are 64 saved states already", hint="save under a name that exists")
         twin = None if self._twin is None else self._twin.save()
         self._saved[name] = SavedPlace(
-            states=self._runner.save(), changes=self.changes.of_network, position=self.position, twin=twin
+            states=self._runner.save(),
+            changes=self.changes.of_network,
+            position=self.position,
+            elapsed=self.elapsed,
+            twin=twin,
         )
         self._note("save_state", {"name": name})
-        return f"save state {name} at tick {self.position}"
+        return f"save state {name} at tick {self.elapsed}"
 
     def rewind(self, name: str = "start") -> str:
-        """Go back to saved states and to the rows from there on; the network stays as it is now."""
+        """Go back to saved states and to the rows from there on; the network stays as it is, and ticks count on."""
         if name not in self._saved:
             raise SpecError(f"there is no saved state {name!r:.60}", hint=f"saved are {list(self._saved)}")
         saved = self._saved[name]
@@ -193,7 +204,7 @@ class SculptedStream(StreamActs):
             if self._twin is not None and saved.twin is not None:
                 self._twin.restore(saved.twin)
 
-        text = f"to state {name} of tick {saved.position}"
+        text = f"to state {name} of tick {saved.elapsed}"
         return self._change("rewind", text, {}, {"name": name}, states=True, then=back)
 
     def start_twin(self) -> str:
@@ -203,13 +214,13 @@ class SculptedStream(StreamActs):
         self._twin = twin
         self.seconds["twin"] = self.seconds["stream"] = 0.0
         self._note("start_twin", {})
-        return f"start the twin at tick {self.position}"
+        return f"start the twin at tick {self.elapsed}"
 
     def stop_twin(self) -> str:
         """Stop the untouched twin."""
         self._twin = None
         self._note("stop_twin", {})
-        return f"stop the twin at tick {self.position}"
+        return f"stop the twin at tick {self.elapsed}"
 
     def undo(self) -> str:
         """Undo the last act that is not undone.

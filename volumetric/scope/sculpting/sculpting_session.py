@@ -69,10 +69,9 @@ class SculptingSession:
             self._thread.start()
 
     def snapshot(self) -> list[Message]:
-        """Return the message that a page gets first: everything as it is now, with the last frame."""
-        state, status = self._state, self._status
-        frame = {} if self._frame is None else {"frame": self._frame}
-        return [{**state, **status, **frame, "kind": "snapshot", "number": state["number"]}]
+        """Return the messages that a page gets first: everything as it is now, and the last frame."""
+        frames = [] if self._frame is None else [self._frame]
+        return [{**self._state, **self._status, "kind": "snapshot"}, *frames]
 
     def act(self, view: str, action: Message) -> Mapping[str, Any]:
         """Do what a page asks, between two ticks, and return JSON data with a sentence ``text``.
@@ -220,7 +219,7 @@ class SculptingSession:
 
     def _pause(self) -> Mapping[str, Any]:
         self._running, self._steps = False, 0
-        return self._told(f"paused at tick {self.sculpted.position}")
+        return self._told(f"paused at tick {self.sculpted.elapsed}")
 
     def _step(self, count: int = 1) -> Mapping[str, Any]:
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1_000_000:
@@ -262,8 +261,7 @@ class SculptingSession:
             "running": self._running,
             "rate": self._rate,
             "measured": self._measured if self._running else 0.0,
-            "t": sculpted.position,
-            "elapsed": sculpted.elapsed,
+            "t": sculpted.elapsed,
             "twinShare": seconds["twin"] / total if sculpted.has_twin and total else 0.0,
             "error": self._error,
         }

@@ -206,7 +206,7 @@ class StreamActs:
             raise SpecError(f"there are {MOST_STEPS:,} steps already", hint="save the history, and start anew")
         changes = replace(self.changes, **fields)
         verb = act.replace("set_clock", "set").replace("set_number", "set").replace("connect", "add")
-        text = f"{verb} {what} at tick {self.position}"
+        text = f"{verb} {what} at tick {self.elapsed}"
         plain = {name: value for name, value in arguments.items() if value is not None or name == "clock"}
         entry = Entry(act=act, arguments=plain, text=text, before=self.changes, position=self.position)
         entry.states = self._runner.save() if states else None

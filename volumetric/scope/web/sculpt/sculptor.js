@@ -72,7 +72,7 @@ export function mountSculptor(element, context) {
   function receive(message) {
     if (message.kind === "frame") { state.t = message.t; if (state.twin || message.difference) difference(message); for (const part of parts) part.frame?.(); return; }
     if (message.kind === "changed" && message.number <= number) return; // older than the snapshot
-    const { kind, view: of, mask, edges, edgeMask, frame, ...plain } = message;
+    const { kind, view: of, mask, edges, edgeMask, ...plain } = message;
     if (message.number !== undefined) number = message.number;
     if (plain.twin === false && state.twin) { furthest = 0; difference({}); }
     const failed = message.error && message.error !== state.error;
@@ -81,7 +81,6 @@ export function mountSculptor(element, context) {
     structure(message);
     for (const part of parts) part.update?.();
     if (kind === "changed" && message.text) app.announce(message.text);
-    if (frame) receive(frame);
   }
   // A view that is shown again gets what it missed: the last snapshot, and what came after it.
   for (const kind of ["snapshot", "changed", "status", "frame"]) {
