@@ -57,7 +57,7 @@ class _Waiting:
     def __bool__(self) -> bool:
         return bool(self._messages)
 
-    def put(self, text: str, *, may_drop: bool) -> None:
+    def append(self, text: str, *, may_drop: bool) -> None:
         """Append a message; if there are too many, drop one."""
         self._messages.append((text, may_drop))
         if len(self._messages) <= WAITING:
@@ -65,7 +65,7 @@ class _Waiting:
         frame = next((i for i, (_, drops) in enumerate(self._messages) if drops), 0)
         del self._messages[frame]
 
-    def put_first(self, texts: Sequence[str]) -> None:
+    def append_first(self, texts: Sequence[str]) -> None:
         """Insert messages before all others."""
         self._messages.extendleft((text, False) for text in reversed(texts))
 
@@ -114,7 +114,7 @@ class LiveServer:
         text, may_drop = encode_message(message), message.get("kind") == FRAME
         with self._changed:
             for waiting in self._viewers:
-                waiting.put(text, may_drop=may_drop)
+                waiting.append(text, may_drop=may_drop)
             self._changed.notify_all()
 
     @property
@@ -163,7 +163,7 @@ class LiveServer:
             if isinstance(self._live, HasSnapshot):
                 first = [encode_message(message) for message in self._live.snapshot()]
                 with self._changed:
-                    waiting.put_first(first)
+                    waiting.append_first(first)
             yield self._messages(waiting)
         finally:
             with self._changed:

@@ -215,24 +215,24 @@ class SculptingSession:
     def _start(self) -> Mapping[str, Any]:
         self._running, self._error, self._credit, self._last_turn = True, "", 1.0, perf_counter()
         self._count_from = perf_counter(), self.sculpted.elapsed
-        return self._told("running")
+        return self._say("running")
 
     def _pause(self) -> Mapping[str, Any]:
         self._running, self._steps = False, 0
-        return self._told(f"paused at tick {self.sculpted.elapsed}")
+        return self._say(f"paused at tick {self.sculpted.elapsed}")
 
     def _step(self, count: int = 1) -> Mapping[str, Any]:
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1_000_000:
             raise SpecError(f"a step is 1 … 1,000,000 ticks, got {count!r:.40}")
         self._running, self._steps, self._error = False, count, ""
-        return self._told(f"{count} {'tick' if count == 1 else 'ticks'} on")
+        return self._say(f"{count} {'tick' if count == 1 else 'ticks'} on")
 
     def _set_rate(self, rate: float | None = None) -> Mapping[str, Any]:
         self._rate = _checked_rate(rate)
         self._credit, self._last_turn = 0.0, perf_counter()
-        return self._told("as fast as possible" if self._rate is None else f"{self._rate:g} ticks a second")
+        return self._say("as fast as possible" if self._rate is None else f"{self._rate:g} ticks a second")
 
-    def _told(self, text: str) -> Mapping[str, Any]:
+    def _say(self, text: str) -> Mapping[str, Any]:
         self._tell_status()
         return {"text": text}
 

@@ -111,7 +111,7 @@ class StreamActs:
         numbers = self._numbers(name, values)
         clamps = self.changes.with_entry("clamps", name, numbers)
         arguments = {"name": name, "values": list(numbers)}
-        return self._change("clamp", f"input {name} to {_shown(numbers)}", {"clamps": clamps.clamps}, arguments)
+        return self._change("clamp", f"input {name} to {_number_text(numbers)}", {"clamps": clamps.clamps}, arguments)
 
     def release(self, name: str) -> str:
         """End the clamp of an input."""
@@ -127,7 +127,7 @@ class StreamActs:
             raise SpecError(f"input {name!r} takes ids, to which nothing can be added", hint="clamp it")
         _check_number("ticks", ticks, 1, 1_000_000, whole=True)
         pulse = Pulse(name=name, values=numbers, first=self.elapsed, stop=self.elapsed + ticks)
-        text = f"{_shown(numbers)} into input {name} for {ticks} {'tick' if ticks == 1 else 'ticks'}"
+        text = f"{_number_text(numbers)} into input {name} for {ticks} {'tick' if ticks == 1 else 'ticks'}"
         fields = {"pulses": (*self.changes.pulses, pulse)}
         return self._change(
             "inject", text, fields, {"name": name, "values": list(numbers), "ticks": ticks}, states=True
@@ -272,7 +272,7 @@ def _check_number(what: str, value: object, low: float, high: float, *, whole: b
         raise SpecError(f"{what} must be {kind} in {low:g} … {high:g}, got {value!r:.40}")
 
 
-def _shown(values: Values) -> str:
+def _number_text(values: Values) -> str:
     """Return numbers as a short text."""
     if len(set(values)) == 1:
         return f"{values[0]:g}"

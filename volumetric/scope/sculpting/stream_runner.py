@@ -67,7 +67,7 @@ class StreamRunner:
             part = {name: value[:, start:stop] for name, value in rows.items()}
             outputs.append(self._recorder.advance(StreamChunk(x=part, count=stop - start)))
             start = stop
-        return _joined(outputs)
+        return _join_outputs(outputs)
 
     def save(self) -> bytes:
         """Return the states as bytes."""
@@ -197,7 +197,7 @@ class StreamRunner:
             self._origin.check(node)
 
 
-def _joined(parts: list[Array | dict[str, Array]]) -> dict[str, Array]:
+def _join_outputs(parts: list[Array | dict[str, Array]]) -> dict[str, Array]:
     """Return outputs by name."""
     named = [part if isinstance(part, dict) else {"output": part} for part in parts]
     return {name: np.concatenate([part[name] for part in named], 1) for name in named[0]}
