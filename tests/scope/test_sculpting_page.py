@@ -185,6 +185,6 @@ def test_controls_have_names_and_fit_a_phone(browser):
                 "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=False
             )
             cut_off = """[...document.querySelectorAll('.sculpt button, .sculpt input, .sculpt select')].filter(one => {
-                const box = one.getBoundingClientRect(), panel = one.closest('.sculpt').getBoundingClientRect();
+                const box = one.getBoundingClientRect(), panel = one.closest('.scene-side').getBoundingClientRect();
                 return box.width && (box.right > panel.right || box.left < panel.left); }).length"""
             assert browser.value(cut_off) == 0

@@ -12,7 +12,7 @@ export function mountChosen(panel, sculptor) {
     .map(([act_, text]) => h("button", { type: "button", onclick: () => act({ do: act_, population: population.value }) }, text));
   panel.append(
     h("div", { class: "sculpt-part" }, title, buttons, more),
-    h("div", { class: "sculpt-part" }, h("h2", {}, "Population"), h("div", { class: "sculpt-line" }, population), h("div", { class: "sculpt-line" }, ...ofPopulation)));
+    h("div", { class: "sculpt-line sculpt-population" }, population, ...ofPopulation));
   const edgeName = node => h("button", { type: "button", class: "plain sculpt-node", onclick: () => app.selection.set(node) }, sculptor.name(node));
   let asked = 0, listed = null; // the node whose fields are shown
 

@@ -45,8 +45,8 @@ export function mountSculptor(element, context) {
   const keys = h("details", { class: "sculpt-keys" }, h("summary", {}, "Keys"),
     h("dl", {}, KEYS.flatMap(([key, what]) => [h("dt", {}, h("kbd", {}, key.toUpperCase())), h("dd", {}, what)])));
   const panel = h("section", { class: "panel sculpt", "aria-label": "Sculpt the running network" });
-  element.append(panel);
-  parts.push(mountTransport(panel, sculptor), mountChosen(panel, sculptor), mountInputs(panel, sculptor), mountHistory(panel, sculptor));
+  element.prepend(panel); // before the inspector, which grows with what is chosen
+  parts.push(mountTransport(panel, sculptor), mountChosen(panel, sculptor), mountHistory(panel, sculptor), mountInputs(panel, sculptor));
   panel.append(keys);
 
   function structure(message) {
