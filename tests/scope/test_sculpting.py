@@ -198,7 +198,7 @@ def test_a_fabric_without_the_edges_of_a_node_is_as_without_the_node():
     np.testing.assert_allclose(one(cut.advance(8)), one(masked.advance(8)), rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["fabric", "clocked", "program"])
+@pytest.mark.parametrize("kind", KINDS[:3])
 def test_an_edge_that_is_cut_and_restored_changes_nothing(kind):
     sculpted = SculptedStream(open_machine(kind), "noise")
     edge = {"fabric": (0, 4), "clocked": (7, 1), "program": (0, 1)}[kind]
@@ -258,6 +258,7 @@ def test_clocks_and_thresholds_are_set():
     assert frames[0].rms[5] == 0
 
 
+@pytest.mark.thorough
 def test_a_cut_edge_of_a_program_is_gone_and_clocks_go_on():
     declared = program()
     edges = tuple(edge for edge in declared.edges if (edge.reads, edge.writes) != ("eye", "belief"))

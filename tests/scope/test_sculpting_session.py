@@ -147,10 +147,13 @@ def test_a_node_says_what_can_be_changed():
         assert session.act("network", {"do": "node", "node": name})["clock"] == "every(3)"
 
 
-def test_a_closed_session_refuses_acts():
+def test_a_closed_session_refuses_acts_until_it_is_served_again():
     viewer = sculpt_viewer(open_machine("fabric"), rate=None, running=True)
     server = viewer.serve()
     server.close()
     assert isinstance(viewer.live, SculptingSession)
     with pytest.raises(VolumetricError, match="the stream has stopped"):
         viewer.live.act("network", {"do": "run"})
+    server = viewer.serve()
+    assert viewer.live.act("network", {"do": "pause"})["text"].startswith("paused at tick")
+    server.close()

@@ -62,9 +62,10 @@ class SculptingSession:
         self._status: Message = self._status_message()
 
     def connect(self, send: Callable[[Message], None]) -> None:
-        """Take the function that sends messages, and start the thread."""
+        """Take the function that sends messages, and start the thread, also again after `close`."""
         self._send = send
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
+            self._closing = False
             self._thread = threading.Thread(target=self._loop, name="sculpting", daemon=True)
             self._thread.start()
 
