@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.observe.recorder import ActivityFrame, as_bytes, edges_as_bytes, scale_of
+from volumetric.observe.recorder import ActivityFrame
+from volumetric.scope.live_frames import LiveFrames
 from volumetric.scope.sculpting.sculpted_stream import SculptedStream
 
 
 class FrameMessages:
-    """Frames as messages. Each group of nodes is scaled by its largest value so far.
+    """Frames as messages of `LiveFrames`, with the difference from the twin.
 
     Parameters
     ----------
@@ -20,36 +21,20 @@ class FrameMessages:
     """
 
     def __init__(self, sculpted: SculptedStream, view: str) -> None:
-        self._scene, self._view = sculpted.origin.scene, view
-        self._groups = np.array(self._scene.group_of, np.int64)
-        self._largest = np.zeros(len(self._scene.nodes))
+        scene = sculpted.origin.scene
+        self._frames, self._groups = LiveFrames(scene, view), np.array(scene.group_of, np.int64)
 
     def message(self, frame: ActivityFrame, twin: Array | None) -> dict[str, Any]:
-        """Return the message of a frame: arrays as in `recording_tables`, and the difference from the twin.
+        """Return the message of a frame.
 
         `difference` is the strength of each node less that in the twin, divided by the scale of its group; NaN where
         either is not finite.
         """
-        self._largest = np.maximum(self._largest, np.where(np.isfinite(frame.rms), frame.rms, 0.0))
-        if twin is not None:
-            self._largest = np.maximum(self._largest, np.where(np.isfinite(twin), twin, 0.0))
-        scale = scale_of(self._scene, self._largest)
-        node, odd = as_bytes(self._scene, frame.rms, scale)
-        message: dict[str, Any] = {
-            "view": self._view,
-            "kind": "frame",
-            "t": frame.t,
-            "node": node,
-            "odd": np.packbits(odd),
-            "fired": np.packbits(frame.fired),
-            "edge": edges_as_bytes(frame.edge),
-            "reset": frame.reset,
-            "scale": scale,
-        }
+        message = self._frames.message(frame)
         if twin is not None:
             with np.errstate(invalid="ignore", over="ignore"):
-                part = (frame.rms - twin) / scale.astype(np.float64)[self._groups]
-            message["difference"] = part.astype(np.float16)
+                part = (frame.rms - twin) / message["scale"].astype(np.float64)[self._groups]
+                message["difference"] = part.astype(np.float16)
         return message
 
 
