@@ -121,6 +121,11 @@ class Recorder:
             self._tapped.close()
             self._tapped = None
 
+    @property
+    def running_stream(self) -> AnyStream:
+        """The stream that computes: a copy with more outputs of a stream of rows until `close`, else the stream."""
+        return self._stream if self._tapped is None else self._tapped
+
     def _rows(self, chunk: StreamChunk) -> Array | dict[str, Array]:
         if self._tapped is None:
             raise SpecError("the recorder is closed")
