@@ -1,6 +1,6 @@
 """What a step through a long recording costs in a browser: 10,000 ticks of a fabric of 32 × 32 nodes.
 
-Run as ``python -m benchmarks.scope_scrub``. A step is a new frame in all of the page: the scene's colours, drawn and
+Run as ``python -m benchmarks scope_scrub``. A step is a new frame in all of the page: the scene's colours, drawn and
 read back (a browser without a GPU draws on the processor), and the charts. Also printed: the seconds until the page is
 there, and what a redraw of the charts takes, which steps do not need.
 """

@@ -1,6 +1,6 @@
 """What watching costs a stream: rows a second alone, and with a page connected that gets 30 frames a second.
 
-Run as ``python -m benchmarks.scope_watch``. Alone and watched take turns, by processor time (of all threads, the
+Run as ``python -m benchmarks scope_watch``. Alone and watched take turns, by processor time (of all threads, the
 server's too), which other work on the machine disturbs less, and by time on the wall. Printed are the ratio of lower
 quartiles, which are of undisturbed turns, and the median and quartiles of the ratios of neighbours. The page is another
 process that reads the events of a `LiveServer`, as a browser does.

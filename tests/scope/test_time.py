@@ -31,6 +31,15 @@ from volumetric.scope.live_frames import LiveFrames
 from volumetric.scope.recording_view import recording_view
 from volumetric.scope.scene_tables import scene_view
 
+
+@pytest.fixture(autouse=True)
+def _large(request: pytest.FixtureRequest) -> None:
+    """Give the page the size in which it has all charts from the start."""
+    if "browser" in request.fixturenames:
+        size = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+        request.getfixturevalue("browser").call("Emulation.setDeviceMetricsOverride", **size)
+
+
 FRAMES = "scope.timePanel.first()"
 
 

@@ -13,6 +13,6 @@ from volumetric.observe.observers import HttpObserver as HttpObserver
 from volumetric.observe.observers import JsonlObserver as JsonlObserver
 from volumetric.observe.observers import LogObserver as LogObserver
 from volumetric.observe.observers import WindowObserver as WindowObserver
+from volumetric.observe.record_rows import record as record
 from volumetric.observe.recorder import Recorder as Recorder
-from volumetric.observe.recorder import record as record
 from volumetric.observe.recording import Recording as Recording

@@ -42,7 +42,7 @@ def _network(
         return page_of_views(repr(network)[1:-1], network_view(network))
     if rows is None:
         return page_of_views(repr(network)[1:-1], inspected(network_view(network, params), network, params))
-    from volumetric.observe.recorder import record
+    from volumetric.observe.record_rows import record
 
     view = recording_view(record(network, rows, params=params, row=0))
     return page_of_views(repr(network)[1:-1], inspected(view, network, params, rows))

@@ -140,6 +140,7 @@ export function makeFrames(tables, recording, limit = 0) {
     let sum = 0;
     for (let byte = 0; byte < wide; byte++) for (let bits = odd[at * wide + byte]; bits; bits >>= 1) sum += bits & 1;
     for (const name of Object.keys(meters)) meters[name][at] = name === "mean" ? meanOf(at) : name === "odd" ? sum : NaN;
+    if (k >= 31 && (k + 1 & k) === 0) usualLow(); // again with each doubling
     return true;
   }
   /** Return the number of the last frame at a tick or before it; the first frame if all are later. */

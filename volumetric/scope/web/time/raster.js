@@ -75,12 +75,12 @@ export function makeRaster({ app, tables, frames, cell, mode, window, go, unit, 
     }
     const every = Math.ceil(count / columns / frameSteps), share = Math.ceil(order.length / height / nodeSteps);
     note.textContent = [
-      `${order.length.toLocaleString("en")} nodes × ${count.toLocaleString("en")} ${unit}s`,
+      `${order.length.toLocaleString("en")} nodes × ${count.toLocaleString("en")} frames`,
       between ? "" : "dark to yellow: the range of a node's group",
       every > 1 || share > 1 ? `a pixel shows ${nodeSteps * frameSteps} samples of what it covers` : "",
     ].filter(Boolean).join("; ");
     const groups = bands.slice(0, 8).map(([g]) => tables.groups[g]).join(", ");
-    canvas.setAttribute("aria-label", `Activity of ${order.length} nodes over ${count} ${unit}s, by group: ${groups}`);
+    canvas.setAttribute("aria-label", `Activity of ${order.length} nodes over ${count} frames, by group: ${groups}`);
   }
   const draw = soon(paint), watcher = new ResizeObserver(draw);
   watcher.observe(canvas);

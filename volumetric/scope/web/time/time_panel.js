@@ -160,7 +160,8 @@ export function mountTime(element, context) {
   const comparison = all.length > 1 ? makeComparison({ app, tables, renderer, names: all.map(one => one.name), changed: compared }) : null;
   const parts = { strips: strips.element, raster: raster.element };
   const charts = h("div", { class: "time-charts" }, ...Object.values(parts));
-  const wanted = new Set((app.state.get("charts") ?? (innerWidth > 640 ? "strips,raster" : "strips")).split(","));
+  const fitting = innerHeight < 640 ? "none" : innerWidth > 640 ? "strips,raster" : "strips";
+  const wanted = new Set((app.state.get("charts") ?? fitting).split(","));
   function turnChart(name) {
     if (!wanted.delete(name)) wanted.add(name);
     app.state.set("charts", [...wanted].join(",") || "none");
