@@ -71,7 +71,9 @@ def joined(parts: list[Recording]) -> Recording:
     values = np.concatenate([part.values() for part in parts])
     groups = np.array(first.scene.group_of)
     node = np.rint(255 * np.clip(np.nan_to_num(values) / top[groups], 0, 1)).astype(np.uint8)
-    stack = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("odd", "fired", "edge", "reset")}
+    stack = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in ("odd", "fired", "edge", "reset")
+    }
     return Recording(
         meta=first.meta, scene=first.scene, ticks=np.arange(1, len(node) + 1), node=node,
         scale=np.repeat(top[None], len(node), 0).astype(np.float32), **stack,
@@ -81,7 +83,9 @@ def joined(parts: list[Recording]) -> Recording:
 def fabric_page() -> Viewer:
     model, (x, _) = sheet(), waves()
     recording = record(model.network, x, params=model.params, device="cpu")
-    return network_page(model.network, model.params, recording, rows={"in": x}, title="A fabric of 384 cells", source="docs")
+    return network_page(
+        model.network, model.params, recording, rows={"in": x}, title="A fabric of 384 cells", source="docs"
+    )
 
 
 def grid_page() -> Viewer:
@@ -89,7 +93,9 @@ def grid_page() -> Viewer:
     x = waves()[0].repeat(2, axis=2)
     machine = Clocked(network=network)
     recording = record(machine, x, params=initialise(network), device="cpu")
-    return network_page(machine, initialise(network), recording, rows={"input": x}, title="A clocked grid", source="docs")
+    return network_page(
+        machine, initialise(network), recording, rows={"input": x}, title="A clocked grid", source="docs"
+    )
 
 
 def compared_page() -> Viewer:
@@ -165,7 +171,9 @@ def grab(page: Page) -> Image.Image:
 def opened(page: Page, viewer: Viewer, folder: Path, view: str) -> None:
     """Open a page at a view."""
     path = viewer.save(folder / "page.html")
-    page.call("Emulation.setDeviceMetricsOverride", width=DESKTOP[0], height=DESKTOP[1], deviceScaleFactor=1, mobile=False)
+    page.call(
+        "Emulation.setDeviceMetricsOverride", width=DESKTOP[0], height=DESKTOP[1], deviceScaleFactor=1, mobile=False
+    )
     open_page(page, f"file://{path}#view={view}&theme=dark")
     page.value("new Promise(done => setTimeout(done, 1500))")
 
@@ -214,7 +222,9 @@ def main(names: list[str]) -> None:
             viewer = made[make] if make in made else made.setdefault(make, make())
             opened(page, viewer, Path(place), view)
             first, *rest = steps(page, name, script, count)
-            first.save(OUT / f"{name}.webp", save_all=True, append_images=rest, duration=120, loop=0, quality=60, method=4)
+            first.save(
+                OUT / f"{name}.webp", save_all=True, append_images=rest, duration=120, loop=0, quality=60, method=4
+            )
             print(name, flush=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from volumetric.base._typing import Array
 from volumetric.clocked import Clocked
@@ -82,4 +83,7 @@ def running_page(
 
     batch = 1 if rows is None else next(iter(rows.values())).shape[0]
     stream = open_stream(open_device(device), machine, params, batch=batch)
-    return sculpt_viewer(stream, rows or "noise", rate=rate, row=row, edges=edges, title=title, source=source)
+    viewer = sculpt_viewer(stream, rows or "noise", rate=rate, row=row, edges=edges, title=title, source=source)
+    (view,) = viewer.document.views
+    document = replace(viewer.document, views=(inspected(view, machine, params),))
+    return Viewer(document, InspectionSource({view.name: Inspection(machine, params)}, viewer.live))
