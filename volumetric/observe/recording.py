@@ -161,7 +161,7 @@ class Recording:
             if where.is_dir():
                 raise CheckpointError(
                     f"{where} is a directory, not a recording",
-                    hint=f"`volumetric scope record {where}` records a model",
+                    hint=f"`volumetric scope {where} --in ROWS --out FILE.scope` records a model",
                 )
             if not where.is_file():
                 raise CheckpointError(f"cannot read {where}: there is no such file", hint=path_hint(where))

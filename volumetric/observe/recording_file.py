@@ -193,7 +193,7 @@ def _opened(handle: IO[bytes]) -> Iterator[zipfile.ZipFile]:
             raise
         raise CheckpointError(
             f"it is not a recording, or not whole: {error}",
-            hint="pass a .scope file of `volumetric run --record` or `volumetric scope record`",
+            hint="pass a .scope file of `volumetric run --record` or `volumetric scope --out`",
         ) from None
 
 
