@@ -35,7 +35,11 @@ class RunEvent(Protocol):
 
 
 class Reporter(Protocol[E_contra]):
-    """Receives the events of a run. `start` is called first and `close` last, even if the run fails."""
+    """Receives the events of a run. `start` is called first and `close` last, even if the run fails.
+
+    It may also have a method ``end_epoch(state)``, which training calls at the end of every epoch with the weights and
+    samples that it may ask for (`volumetric.train.epoch_end.EpochEnd`).
+    """
 
     def start(self, step: int, epoch: int) -> None:
         """Start after `step` updates, in `epoch`; events that an interrupted run reported beyond `step` come again.
@@ -91,6 +95,7 @@ class _ReporterAdapter:
         self.report = getattr(reporter, "report", reporter)
         self._start, self._close = getattr(reporter, "start", None), getattr(reporter, "close", None)
         self.requests: Iterable[str] = getattr(reporter, "requests", ())
+        self.end_epoch: Callable[[Any], object] | None = getattr(reporter, "end_epoch", None)
 
     def start(self, step: int, epoch: int) -> None:
         """Call the reporter's `start` if it has one."""
@@ -245,10 +250,12 @@ class ConsoleReporter:
 def event_fields(event: Any) -> dict[str, Any]:
     """Return an event as plain data: arrays become lists, and numbers that are not finite, which JSON has not, text."""
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            listed = value.tolist()
-            return listed if np.isfinite(value).all() else [plain(one) for one in listed]
-        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return {"event": event.event, **{key: event_number(value) for key, value in dataclasses.asdict(event).items()}}
 
-    return {"event": event.event, **{key: plain(value) for key, value in dataclasses.asdict(event).items()}}
+
+def event_number(value: Any) -> Any:
+    """Return a value of an event as plain data: lists for an array, text for a number that is not finite."""
+    if isinstance(value, np.ndarray):
+        listed = value.tolist()
+        return listed if np.isfinite(value).all() else [event_number(one) for one in listed]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
