@@ -249,7 +249,6 @@ class ConsoleReporter:
 
 def event_fields(event: Any) -> dict[str, Any]:
     """Return an event as plain data: arrays become lists, and numbers that are not finite, which JSON has not, text."""
-
     return {"event": event.event, **{key: event_number(value) for key, value in dataclasses.asdict(event).items()}}
 
 
