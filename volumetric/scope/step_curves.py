@@ -37,11 +37,12 @@ class StepCurves:
         self._capacity, self._most_names = capacity, names
         self._axes: list[tuple[float, float, float]] = []
         self._rows: list[Mapping[str, float]] = []
+        self._waiting: list[Buckets] = []
         self._known: dict[str, None] = {}
         self._buckets: Buckets = Buckets.empty()
 
     def __len__(self) -> int:
-        return len(self._buckets) + len(self._rows)
+        return len(self._buckets) + len(self._rows) + sum(map(len, self._waiting))
 
     @property
     def names(self) -> list[str]:
@@ -61,36 +62,56 @@ class StepCurves:
         if len(self._rows) >= _PENDING:
             self._settle()
 
+    def extend(self, points: Buckets) -> None:
+        """Append points of one step each."""
+        self._gather()
+        for name in [name for name in points.values if name not in self._known]:
+            self._known[name] = None
+        self._waiting.append(points)
+        if sum(map(len, self._waiting)) >= _PENDING:
+            self._settle()
+
     def clear_after(self, step: float) -> None:
         """Remove points after a step, which a resumed run repeats."""
         self._settle()
-        rest = Buckets.of_rows(self._axes, self._rows, self._known)
-        self._axes, self._rows = [], []
-        everything = self._buckets.joined(rest)
-        self._buckets = everything.first(int(np.searchsorted(everything.axes[0], step, "right")))
+        everything = Buckets.concatenated([self._buckets, *self._waiting])
+        self._waiting = []
+        self._buckets = everything.part(0, int(np.searchsorted(everything.axes[0], step, "right")))
 
     def buckets(self, most: int | None = None) -> Buckets:
         """Return all points so far, in at most `most` buckets."""
         self._settle()
-        rest = Buckets.of_rows(self._axes, self._rows, self._known)
-        everything = self._buckets.joined(rest.merged(max(1, len(rest))))
+        rest = Buckets.concatenated(self._waiting)
+        everything = Buckets.concatenated([self._buckets, rest.merged(max(1, len(rest)))])
         while most is not None and len(everything) > max(2, most):
             everything = everything.merged(2)
         return everything
 
+    def _gather(self) -> None:
+        """Move rows to the points that wait."""
+        if self._rows:
+            self._waiting.append(Buckets.of_rows(self._axes, self._rows, self._known))
+            self._axes, self._rows = [], []
+
     def _settle(self) -> None:
-        """Move whole buckets out of the rows that wait."""
-        while len(self._rows) >= self.stride:
-            if len(self._buckets) >= self._capacity:
-                self._buckets = self._buckets.merged(2)
+        """Move whole buckets out of the points that wait."""
+        self._gather()
+        rest = Buckets.concatenated(self._waiting)
+        parts = [self._buckets]
+        stored = len(self._buckets)
+        while len(rest) >= self.stride:
+            if stored >= self._capacity:
+                parts = [Buckets.concatenated(parts).merged(2)]
+                stored = len(parts[0])
                 self.stride *= 2
                 continue
-            count = min(len(self._rows) // self.stride, self._capacity - len(self._buckets)) * self.stride
-            if not count:
-                return
-            new = Buckets.of_rows(self._axes[:count], self._rows[:count], self._known).merged(self.stride)
-            self._buckets = self._buckets.joined(new)
-            del self._axes[:count], self._rows[:count]
+            count = min(len(rest) // self.stride, self._capacity - stored)
+            parts.append(rest.part(0, count * self.stride).merged(self.stride))
+            stored += count
+            rest = rest.part(count * self.stride, len(rest))
+        if len(parts) > 1 or parts[0] is not self._buckets:
+            self._buckets = Buckets.concatenated(parts)
+        self._waiting = [rest] if len(rest) else []
 
 
 class Buckets:
@@ -123,30 +144,35 @@ class Buckets:
         """Return points as buckets of one step each; numbers that are not finite become NaN."""
         if not rows:
             return cls.empty()
-        values = {}
-        for name in names:
-            numbers = np.array([row.get(name, np.nan) for row in rows], np.float64)
-            numbers[~np.isfinite(numbers)] = np.nan
-            values[name] = np.stack([numbers] * 3)
-        return cls(np.array(axes, np.float64).T.reshape(3, -1), np.ones(len(rows), np.int64), values)
+        columns = {name: np.array([row.get(name, np.nan) for row in rows], np.float64) for name in names}
+        return cls.of_columns(np.array(axes, np.float64).T.reshape(3, -1), columns)
 
-    def joined(self, other: Buckets) -> Buckets:
-        """Return these points and then others."""
-        if not len(other):
-            return self
-        if not len(self):
-            return other
-        values = {}
-        for name in {**self.values, **other.values}:
-            parts = [of.values[name] if name in of.values else np.full((3, len(of)), np.nan) for of in (self, other)]
-            values[name] = np.concatenate(parts, 1)
-        axes = np.concatenate([self.axes, other.axes], 1)
-        return Buckets(axes, np.concatenate([self.counts, other.counts]), values)
+    @classmethod
+    def concatenated(cls, parts: Sequence[Buckets]) -> Buckets:
+        """Return the points of all parts in order."""
+        parts = [part for part in parts if len(part)]
+        if len(parts) < 2:
+            return parts[0] if parts else cls.empty()
+        names = dict.fromkeys(name for part in parts for name in part.values)
+        values = {
+            name: np.concatenate(
+                [part.values[name] if name in part.values else np.full((3, len(part)), np.nan) for part in parts], 1
+            )
+            for name in names
+        }
+        axes = np.concatenate([part.axes for part in parts], 1)
+        return cls(axes, np.concatenate([part.counts for part in parts]), values)
 
-    def first(self, count: int) -> Buckets:
-        """Return the first buckets."""
-        values = {name: of[:, :count] for name, of in self.values.items()}
-        return Buckets(self.axes[:, :count], self.counts[:count], values)
+    @classmethod
+    def of_columns(cls, axes: Array, columns: Mapping[str, Array]) -> Buckets:
+        """Return points as buckets of one step each; numbers that are not finite become NaN."""
+        values = {name: np.stack([np.where(np.isfinite(of), of, np.nan)] * 3) for name, of in columns.items()}
+        return cls(axes, np.ones(axes.shape[1], np.int64), values)
+
+    def part(self, start: int, stop: int) -> Buckets:
+        """Return the buckets from `start` up to `stop`."""
+        values = {name: of[:, start:stop] for name, of in self.values.items()}
+        return Buckets(self.axes[:, start:stop], self.counts[start:stop], values)
 
     def merged(self, every: int) -> Buckets:
         """Return buckets of `every` neighbours each; the last one may have fewer."""

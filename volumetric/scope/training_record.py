@@ -11,6 +11,7 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.scope.epoch_log import EpochLog
 from volumetric.scope.step_curves import Buckets, StepCurves
+from volumetric.train.training_events import StepEvent
 from volumetric.train.weight_statistics import BINS, MOST_ARRAYS
 
 STATISTICS: Final = ("mean", "min", "max", "active")
@@ -41,6 +42,7 @@ class TrainingRecord:
     samples : inputs ``[samples, …]``, targets and names of classes, or None
     decode : returns the text of token ids, if samples are texts
     shape : shape of a sample, if it is stored flat
+    pictures : the samples as a page draws them, once they are asked for
     """
 
     def __init__(self, name: str, *, live: bool = False) -> None:
@@ -52,6 +54,7 @@ class TrainingRecord:
         self.samples: dict[str, Any] | None = None
         self.decode: Callable[[Sequence[int]], str] | None = None
         self.shape: tuple[int, ...] = ()
+        self.pictures: dict[str, Any] | None = None
         self.steps: StepCurves = StepCurves()
         self.epochs: StepCurves = StepCurves()
         self.layers: StepCurves = StepCurves(_LAYER_POINTS, MOST_LAYERS * len(STATISTICS))
@@ -61,7 +64,7 @@ class TrainingRecord:
         self.marks: list[dict[str, Any]] = []
         self.restarted: bool = False
         self._live = live
-        self._fresh: dict[str, list[tuple[tuple[float, float, float], dict[str, float]]]] = {}
+        self._fresh: dict[str, list[Buckets]] = {}
         self._seconds = 0.0
         self._step = self._epoch = 0.0
         self._layer_step = -1
@@ -87,11 +90,35 @@ class TrainingRecord:
             case "weights":
                 self._weights(fields)
             case "samples":
-                self.samples = _samples(fields)
+                self.samples, self.pictures = _samples(fields), None
             case "predictions":
                 self.predictions.append(fields)
             case _:
                 pass  # events of other kinds, such as targets of layers
+
+    def add_updates(self, events: Sequence[StepEvent]) -> None:
+        """Take the events of updates, in order: what `add` does, faster."""
+        if not events:
+            return
+        columns = {
+            "loss": np.array([event.loss for event in events]),
+            "rate": np.array([event.rate for event in events]),
+            "gradient_norm": np.array([event.gradient_norm for event in events]),
+            "update_seconds": np.array([event.seconds for event in events]),
+        }
+        for name in events[-1].losses:
+            columns[f"loss/{name}"] = np.array([event.losses.get(name, np.nan) for event in events])
+        for name in ("loss", "gradient_norm"):
+            for i in np.flatnonzero(~np.isfinite(columns[name]))[: MOST_MARKS + 1]:
+                self._mark(events[i].step, f"{name.replace('_', ' ')} is {columns[name][i]}", name)
+        seconds = self._seconds + np.cumsum(columns["update_seconds"])
+        axes = np.array([[event.step for event in events], [event.epoch for event in events], seconds])
+        self._step, self._epoch, self._seconds = (float(of) for of in axes[:, -1])
+        self.running, self.status = True, ""
+        points = Buckets.of_columns(axes, columns)
+        self.steps.extend(points)
+        if self._live:
+            self._fresh.setdefault("steps", []).append(points)
 
     def restart_after(self, step: int) -> None:
         """Forget what came after a step, because a resumed run repeats it."""
@@ -105,7 +132,7 @@ class TrainingRecord:
     def _put(self, kind: str, curves: StepCurves, axes: tuple[float, float, float], row: dict[str, float]) -> None:
         curves.append(axes, row)
         if self._live:
-            self._fresh.setdefault(kind, []).append((axes, row))
+            self._fresh.setdefault(kind, []).append(Buckets.of_rows([axes], [row], row))
 
     def _update(self, fields: Mapping[str, Any]) -> None:
         step, epoch = _number(fields["step"]), _number(fields["epoch"])
@@ -115,8 +142,9 @@ class TrainingRecord:
             "rate": _number(fields["rate"]),
             "gradient_norm": _number(fields["gradient_norm"]),
             "update_seconds": seconds,
-            **{f"loss/{name}": value for name, value in _numbers(fields.get("losses"))},
         }
+        if losses := fields.get("losses"):
+            row |= {f"loss/{name}": value for name, value in _numbers(losses)}
         self._seconds += seconds if math.isfinite(seconds) else 0.0
         self._step, self._epoch, self.running, self.status = step, epoch, True, ""
         self._put("steps", self.steps, (step, epoch, self._seconds), row)
@@ -174,20 +202,22 @@ class TrainingRecord:
             self._layer_row = {}
 
     def _weights(self, fields: Mapping[str, Any]) -> None:
-        arrays = [
-            {
-                "key": str(one["key"])[:_TEXT],
-                "shape": [int(size) for size in one["shape"]],
-                **{name: math.nan if one.get(name) is None else _number(one[name])
-                   for name in ("norm", "change", "low", "high")},
-                "counts": _counts(one["counts"]),
-                "odd": int(one.get("odd", 0)),
-            }
-            for one in list(fields["arrays"])[:MOST_ARRAYS]
-        ]  # fmt: skip
+        arrays = list(fields["arrays"])[:MOST_ARRAYS]
+        numbers = {
+            name: np.array([math.nan if one.get(name) is None else _number(one[name]) for one in arrays])
+            for name in ("norm", "change", "low", "high")
+        }
         step, epoch = _number(fields["step"]), _number(fields["epoch"])
-        self.weights.append({"step": step, "epoch": epoch, "arrays": arrays})
-        odd = [one["key"] for one in arrays if one["odd"]]
+        entry = {
+            "step": step,
+            "epoch": epoch,
+            "keys": [str(one["key"])[:_TEXT] for one in arrays],
+            "shapes": [[int(size) for size in one["shape"]] for one in arrays],
+            **numbers,
+            "counts": _counts([one["counts"] for one in arrays]),
+        }
+        self.weights.append(entry)
+        odd = [key for key, one in zip(entry["keys"], arrays, strict=True) if int(one.get("odd", 0))]
         if odd:
             self._mark(step, f"weights are not finite: {', '.join(odd[:3])}", "weights")
 
@@ -196,9 +226,7 @@ class TrainingRecord:
         fresh, self._fresh = self._fresh, {}
         found: dict[str, Any] = {}
         for kind, points in fresh.items():
-            axes, rows = zip(*points, strict=True)
-            names = dict.fromkeys(name for row in rows for name in row)
-            buckets = Buckets.of_rows(axes, rows, names)
+            buckets = Buckets.concatenated(points)
             buckets = buckets.merged(-(-len(buckets) // 256))
             found[kind] = self.layer_tables(buckets) if kind == "layers" else buckets.tables()
         return found or None
@@ -226,10 +254,12 @@ class TrainingRecord:
 
 def _number(value: Any) -> float:
     """Return a number of an event, which may be text if it is not finite."""
+    if type(value) is float and -1e300 < value < 1e300:
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float, str, np.number)):
         raise TypeError(f"{value!r:.40} is not a number")
     number = float(value)
-    return number if abs(number) < 1e300 else math.copysign(math.inf, number)
+    return math.copysign(math.inf, number) if abs(number) >= 1e300 else number
 
 
 def _numbers(values: Any) -> list[tuple[str, float]]:
@@ -239,7 +269,7 @@ def _numbers(values: Any) -> list[tuple[str, float]]:
 
 def _counts(values: Any) -> Array:
     counts = np.asarray(values, np.float64)
-    if counts.shape != (BINS,) or not np.isfinite(counts).all() or (counts < 0).any():
+    if counts.shape[1:] != (BINS,) or not np.isfinite(counts).all() or (counts < 0).any():
         raise ValueError(f"a histogram has {BINS} counts")
     return counts
 

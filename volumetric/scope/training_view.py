@@ -18,7 +18,6 @@ from volumetric.scope.training_record import TrainingRecord
 from volumetric.scope.training_settings import network_text
 from volumetric.train.train_result import TrainResult
 from volumetric.train.training_events import EpochEvent
-from volumetric.train.weight_statistics import BINS
 
 MOST_RUNS: Final = 16
 """Runs of a page at most."""
@@ -128,27 +127,26 @@ def training_data(records: Sequence[TrainingRecord]) -> dict[str, Any]:
     """Return the data of the view: arrays of each run, in a size that is bounded for all runs together."""
     curve_width = sum(8 + 3 * (len(of.steps.names) + len(of.epochs.names)) for of in records)
     layer_width = sum(3 + 4 * len(of.layer_names) for of in records)
-    array_count = sum(len(_arrays(of.weights)) for of in records)
+    array_count = sum(len(_keys(of.weights)) for of in records)
     cell_count = sum(_prediction_cells(of) for of in records)
     inputs: list[dict[str, Any]] = []
     known: dict[bytes, int] = {}
-    runs = []
-    for record in records:
-        runs.append(
-            {
-                "name": record.name,
-                "status": record.status,
-                "running": record.running,
-                "settings": record.settings,
-                "notes": [*record.notes],
-                "marks": record.marks,
-                "steps": record.steps.buckets(_CURVE_NUMBERS // max(1, curve_width)).tables(),
-                "epochs": record.epochs.buckets(_CURVE_NUMBERS // max(1, curve_width)).tables(),
-                "layers": _layers(record, _LAYER_NUMBERS // max(1, layer_width)),
-                "weights": weight_tables(record.weights, _HISTOGRAMS // max(1, array_count)),
-                "samples": sample_tables(record, inputs, known, _PREDICTIONS // max(1, cell_count)),
-            }
-        )
+    runs = [
+        {
+            "name": record.name,
+            "status": record.status,
+            "running": record.running,
+            "settings": record.settings,
+            "notes": [*record.notes],
+            "marks": record.marks,
+            "steps": record.steps.buckets(_CURVE_NUMBERS // max(1, curve_width)).tables(),
+            "epochs": record.epochs.buckets(_CURVE_NUMBERS // max(1, curve_width)).tables(),
+            "layers": _layers(record, _LAYER_NUMBERS // max(1, layer_width)),
+            "weights": weight_tables(record.weights, _HISTOGRAMS // max(1, array_count)),
+            "samples": sample_tables(record, inputs, known, _PREDICTIONS // max(1, cell_count)),
+        }
+        for record in records
+    ]
     return {"runs": runs, "inputs": inputs}
 
 
@@ -158,37 +156,29 @@ def _layers(record: TrainingRecord, most: int) -> dict[str, Any] | None:
     return record.layer_tables(record.layers.buckets(max(8, most)))
 
 
-def _arrays(log: EpochLog) -> list[Any]:
-    return log.entries[-1]["arrays"] if log.entries else []
+def _keys(log: EpochLog) -> list[str]:
+    return log.entries[-1]["keys"] if log.entries else []
 
 
 def weight_tables(log: EpochLog, most: int = _HISTOGRAMS) -> dict[str, Any] | None:
     """Return the statistics of weights as arrays ``[epochs, arrays]``, and shares of bins as uint16."""
     if not log.entries:
         return None
-    entries = log.thinned(max(2, most))
-    keys = [one["key"] for one in _arrays(log)]
-    shape = (len(entries), len(keys))
-    numbers = {name: np.full(shape, np.nan, np.float32) for name in ("norm", "change", "low", "high")}
-    shares = np.zeros((*shape, BINS), np.uint16)
-    for i, entry in enumerate(entries):
-        by_key = {one["key"]: one for one in entry["arrays"]}
-        for k, key in enumerate(keys):
-            one = by_key.get(key)
-            if one is None:
-                continue
-            with np.errstate(over="ignore"):
-                for name, table in numbers.items():
-                    table[i, k] = one[name]
-            total = one["counts"].sum()
-            shares[i, k] = np.rint(65535 * one["counts"] / total) if total else 0
+    last = log.entries[-1]
+    entries = [entry for entry in log.thinned(max(2, most)) if entry["keys"] == last["keys"]]
+    counts = np.stack([entry["counts"] for entry in entries])
+    with np.errstate(over="ignore"):
+        numbers = {
+            name: np.stack([entry[name] for entry in entries]).astype(np.float32)
+            for name in ("norm", "change", "low", "high")
+        }
     return {
-        "keys": keys,
-        "shapes": [one["shape"] for one in _arrays(log)],
+        "keys": last["keys"],
+        "shapes": last["shapes"],
         "step": np.array([entry["step"] for entry in entries], np.float32),
         "epoch": np.array([entry["epoch"] for entry in entries], np.float32),
         **numbers,
-        "shares": shares,
+        "shares": np.rint(65535 * counts / np.maximum(1, counts.sum(-1, keepdims=True))).astype(np.uint16),
     }
 
 
@@ -211,10 +201,13 @@ def sample_tables(
     samples = record.samples
     if samples is None or not record.predictions.entries:
         return None
-    text = samples["inputs"].tobytes() + str(record.shape).encode()
+    numbers = samples["inputs"]
+    numbers = numbers.astype(np.float32) if numbers.dtype.kind == "f" else numbers  # in files they are text
+    text = numbers.tobytes() + str((numbers.shape, record.shape)).encode()
     if text not in known:
         known[text] = len(inputs)
-        inputs.append(sample_pictures(samples["inputs"], record.decode, record.shape))
+        record.pictures = record.pictures or sample_pictures(samples["inputs"], record.decode, record.shape)
+        inputs.append(record.pictures)
     targets = samples["targets"]
     entries = [entry for entry in record.predictions.thinned(max(2, most)) if _fits(entry, targets)]
     decoded = record.decode is not None and samples["classed"] and targets.ndim == 2

@@ -20,7 +20,7 @@ from volumetric.train.sample_probe import MOST_SAMPLES, SampleProbe
 from volumetric.train.training_events import EpochEvent, Event, StepEvent, StopEvent
 from volumetric.train.weight_statistics import WeightStatistics
 
-SHARE: Final = 0.04
+SHARE: Final = 0.03
 """Share of the run's time that statistics take at most."""
 _MOST_WAITING: Final = 20_000
 
@@ -138,14 +138,21 @@ class TrainingWatch:
         """Move queued events into `record`; return whether there were any."""
         with self._lock:
             count = len(self._waiting)
+            updates: list[StepEvent] = []
             for _ in range(count):
                 event = self._waiting.popleft()
+                if isinstance(event, StepEvent):
+                    updates.append(event)
+                    continue
+                self.record.add_updates(updates)
+                updates = []
                 if isinstance(event, Mapping):
                     self.record.add(event)
                 elif isinstance(event, LayerEvent):
-                    self.record.add(event.describe())
+                    self.record.add(_layer_fields(event))
                 else:
                     self.record.add(event_fields(event))
+            self.record.add_updates(updates)
             return count > 0
 
 
@@ -182,3 +189,9 @@ def _settings(state: EpochEnd) -> dict[str, str]:
     facts = {"samples": len(data), "batch_size": data.batch_size} if isinstance(data, ArrayData) else {}
     part = "validation" if state.held_out else "data"
     return settings_of({"network": structure.to_json(), "config": state.config.describe(), part: facts})
+
+
+def _layer_fields(event: LayerEvent) -> dict[str, Any]:
+    stats = event.stats
+    numbers = {"mean": stats.mean, "min": stats.min, "max": stats.max, "active": stats.active}
+    return {"mode": event.mode, "step": event.step, "where": event.where, "kind": event.kind, "stats": numbers}

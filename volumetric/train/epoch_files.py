@@ -92,7 +92,7 @@ def _listed(array: Any) -> Any:
     """Return an array as lists; numbers that are not finite become None."""
     if array.dtype.kind != "f":
         return array.tolist()
-    rounded = np.array([float(f"{value:.6g}") for value in array.ravel().tolist()]).reshape(array.shape)
+    rounded = np.array([float(f"{value:.9g}") for value in array.ravel().tolist()]).reshape(array.shape)
     return rounded.tolist() if np.isfinite(array).all() else np.where(np.isfinite(array), rounded, None).tolist()
 
 

@@ -24,7 +24,8 @@ export function runsPanel(shared) {
 
   function update() {
     const runs = shared.everyRun(), names = [...new Set(runs.flatMap(run => Object.keys(run.settings)))];
-    const differ = names.filter(name => new Set(runs.map(run => run.settings[name] ?? "")).size > 1);
+    const known = runs.filter(run => Object.keys(run.settings).length); // nothing is known of others
+    const differ = names.filter(name => new Set(known.map(run => run.settings[name] ?? "")).size > 1);
     const listed = all || runs.length === 1 ? names : differ;
     const head = h("tr", {}, h("td", {}), runs.map(run => h("th", { scope: "col" }, h("span", { class: "swatch", style: `background:${shared.colour(run)}` }), " ", run.name)));
     const best = BEST.map(([label, of, better]) => {
