@@ -1,5 +1,7 @@
 """What watching a training run costs: processor time of runs with and without a watch, and with a page.
 
+    python -m benchmarks training_watch --device cpu --epochs 1000
+
 Runs of one network alternate, and the medians are compared. Processor time of all threads counts, so the thread that
 prepares messages is in it.
 """

@@ -29,7 +29,13 @@ class Reader:
         self.states: list[EpochEnd] = []
         self.params: list[Params] = []
 
-    def report(self, event: object) -> None:
+    def start(self, step: int, epoch: int) -> None:
+        pass
+
+    def report(self, event: object, /) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
     def end_epoch(self, state: EpochEnd) -> None:

@@ -19,7 +19,8 @@ class EpochLog:
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Append an entry. The newest one is always there, until the next."""
-        int(entry["step"]), int(entry["epoch"])  # raises for what is no entry
+        if not {"step", "epoch"} <= entry.keys():
+            raise KeyError("step and epoch")
         if self.entries and (self._count - 1) % self._every:
             self.entries.pop()
         self.entries.append(entry)

@@ -118,22 +118,6 @@ def _style() -> str:
     return "\n".join([_web_text("scope.css"), *(_web_text(f"css/{name}") for name in names)])
 
 
-@cache
-def _style() -> str:
-    """Return the styles of the page, then those of single views."""
-    folder = files(__package__).joinpath("web", "css")
-    names = sorted(one.name for one in folder.iterdir() if one.name.endswith(".css")) if folder.is_dir() else []
-    return "\n".join([_web_text("scope.css"), *(_web_text(f"css/{name}") for name in names)])
-
-
-@cache
-def _style() -> str:
-    """Return the styles of the page, then those of single views."""
-    folder = files(__package__).joinpath("web", "css")
-    names = sorted(one.name for one in folder.iterdir() if one.name.endswith(".css")) if folder.is_dir() else []
-    return "\n".join([_web_text("scope.css"), *(_web_text(f"css/{name}") for name in names)])
-
-
 def _inert(text: str) -> str:
     """Return a script that cannot end the element in which it stands."""
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")

@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -125,6 +125,9 @@ class RunFiles:
         for one in lines:
             news |= self._read(one)
         self.record.end_layers()
+        if self.record.decode is None and self.record.samples is not None:
+            self.record.decode = _decoder(self.path / "model")
+            self.record.pictures = None
         return self._read_checkpoint() or news
 
     def _read(self, lines: GrowingLines) -> bool:
@@ -214,6 +217,21 @@ def _is_held(path: Path) -> bool:
     except (OSError, ValueError, OverflowError):
         return False
     return True
+
+
+def _decoder(model: Path) -> Callable[[Sequence[int]], str] | None:
+    """Return what makes texts of the token ids of a saved model, if it has a tokenizer."""
+    if not (model / "tokenizer.json").is_file():
+        return None
+    from volumetric.loaders.tokenizer_files import read_tokenizer_files
+
+    try:
+        tokenizer, _ = read_tokenizer_files(model)
+    except VolumetricError:
+        return None
+    if tokenizer is None:
+        return None
+    return lambda ids: tokenizer.decode([i for i in ids if 0 <= i < 1 << 31])  # masked targets are negative
 
 
 def _parse_json(line: bytes) -> Mapping[str, Any]:

@@ -75,7 +75,7 @@ def checkpoint_facts(path: Path) -> tuple[dict[str, str], list[Mapping[str, Any]
             with archive.open(member) as file:
                 array = np.lib.format.read_array(file, allow_pickle=False)
         about = json.loads(np.asarray(array, np.uint8).tobytes())
-        history = [entry for entry in about["progress"]["history"] if isinstance(entry, dict)]
+        history: list[Mapping[str, Any]] = [entry for entry in about["progress"]["history"] if isinstance(entry, dict)]
         return settings_of(about["run"]), history
     except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile, RecursionError) as error:
         raise CheckpointError(f"cannot read checkpoint {path.name}: {error}") from error

@@ -186,8 +186,8 @@ def _prediction_cells(record: TrainingRecord) -> int:
     if not record.predictions.entries:
         return 0
     last = record.predictions.entries[-1]
-    parts = (np.size(last["predictions"]), np.size(last.get("outputs")), np.size(last.get("confusion")))
-    return sum(parts)
+    parts = (last.get(name) for name in ("predictions", "outputs", "confusion"))
+    return sum(0 if part is None else np.size(part) for part in parts)
 
 
 def sample_tables(
@@ -240,4 +240,5 @@ def _stacked(arrays: Sequence[Any], kind: Any) -> Any:
     """Return arrays ``[epochs, …]``, or None unless all have one shape."""
     if not arrays or any(of is None for of in arrays) or len({np.shape(of) for of in arrays}) > 1:
         return None
-    return np.nan_to_num(np.array(arrays, np.float64)).clip(-6e4 if kind == np.float16 else None, None).astype(kind)
+    limits = np.finfo(kind) if np.issubdtype(kind, np.floating) else np.iinfo(kind)
+    return np.nan_to_num(np.array(arrays, np.float64)).clip(float(limits.min), float(limits.max)).astype(kind)

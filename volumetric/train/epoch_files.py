@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -92,8 +93,9 @@ def _listed(array: Any) -> Any:
     """Return an array as lists; numbers that are not finite become None."""
     if array.dtype.kind != "f":
         return array.tolist()
-    rounded = np.array([float(f"{value:.9g}") for value in array.ravel().tolist()]).reshape(array.shape)
-    return rounded.tolist() if np.isfinite(array).all() else np.where(np.isfinite(array), rounded, None).tolist()
+    plain = np.empty(array.shape, object)
+    plain.ravel()[:] = [float(f"{value:.9g}") if isfinite(value) else None for value in array.ravel().tolist()]
+    return plain.tolist()
 
 
 def _begins_with_samples(path: Any) -> bool:

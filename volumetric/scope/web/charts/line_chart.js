@@ -18,61 +18,93 @@ const LETTER = 6.4; // width of a letter of an axis, in pixels
 export function lineChart(series, options = {}) {
   const element = h("figure", { class: "chart" }, options.title ? h("figcaption", {}, options.title) : null);
   const height = options.height ?? 220;
-  const svg = select(element).append("svg").attr("height", height).attr("role", "img").attr("tabindex", 0)
+  const svg = select(element)
+    .append("svg")
+    .attr("height", height)
+    .attr("role", "img")
+    .attr("tabindex", 0)
     .attr("aria-label", options.title ?? options.yLabel ?? "chart");
   const legend = h("div", { class: "chart-legend" });
   element.append(legend);
-  const xAxis = svg.append("g"), yAxis = svg.append("g"), marks = svg.append("g"), lines = svg.append("g");
-  const xLabel = svg.append("text").attr("text-anchor", "end"), empty = svg.append("text").attr("text-anchor", "middle");
-  const rule = svg.append("line").attr("stroke", "currentColor").attr("stroke-opacity", .4).attr("visibility", "hidden");
-  const paths = new Map(), hidden = new Set();
-  let current = series, x = null, axes = "", legendText = "", pointed = null;
+  const xAxis = svg.append("g"),
+    yAxis = svg.append("g"),
+    marks = svg.append("g"),
+    lines = svg.append("g");
+  const xLabel = svg.append("text").attr("text-anchor", "end"),
+    empty = svg.append("text").attr("text-anchor", "middle");
+  const rule = svg.append("line").attr("stroke", "currentColor").attr("stroke-opacity", 0.4).attr("visibility", "hidden");
+  const paths = new Map(),
+    hidden = new Set();
+  let current = series,
+    x = null,
+    axes = "",
+    legendText = "",
+    pointed = null;
 
   const usable = value => (options.log ? value > 0 : Number.isFinite(value)) && Number.isFinite(value);
   const shown = () => current.filter(one => !hidden.has(one.name));
   const colourOf = one => one.colour ?? classColour(current.indexOf(one));
 
   function range(all) {
-    let low = Infinity, high = -Infinity;
+    let low = Infinity,
+      high = -Infinity;
     for (const one of all) {
       for (const of of one.low ? [one.low, one.high, one.y] : [one.y]) {
-        for (let i = 0; i < of.length; i++) if (usable(of[i])) { low = Math.min(low, of[i]); high = Math.max(high, of[i]); }
+        for (let i = 0; i < of.length; i++)
+          if (usable(of[i])) {
+            low = Math.min(low, of[i]);
+            high = Math.max(high, of[i]);
+          }
       }
     }
     return low > high ? null : [low, high];
   }
   function draw() {
-    const width = Math.max(160, element.clientWidth || 480), visible = shown();
+    const width = Math.max(160, element.clientWidth || 480),
+      visible = shown();
     svg.attr("viewBox", `0 0 ${width} ${height}`).attr("width", width);
-    const xs = extent(visible.flatMap(one => [one.x[0], one.x[one.x.length - 1]]).filter(Number.isFinite)), ys = range(visible);
+    const xs = extent(visible.flatMap(one => [one.x[0], one.x[one.x.length - 1]]).filter(Number.isFinite)),
+      ys = range(visible);
     const something = xs[0] !== undefined && ys !== null;
-    empty.attr("x", width / 2).attr("y", height / 2).text(something ? "" : options.log && visible.length ? "no values above 0" : "no values");
+    empty
+      .attr("x", width / 2)
+      .attr("y", height / 2)
+      .text(something ? "" : options.log && visible.length ? "no values above 0" : "no values");
     for (const part of [xAxis, yAxis, marks, lines, xLabel]) part.attr("visibility", something ? "visible" : "hidden");
     drawLegend();
     if (!something) return;
-    const pad = ys[0] === ys[1] ? Math.abs(ys[0]) * .1 || 1 : 0;
+    const pad = ys[0] === ys[1] ? Math.abs(ys[0]) * 0.1 || 1 : 0;
     const y = (options.log ? scaleLog() : scaleLinear())
-      .domain(options.log ? [ys[0] * (pad ? .5 : 1), ys[1] * (pad ? 2 : 1)] : [ys[0] - pad, ys[1] + pad]).nice().range([height - MARGIN.bottom, MARGIN.top]);
+      .domain(options.log ? [ys[0] * (pad ? 0.5 : 1), ys[1] * (pad ? 2 : 1)] : [ys[0] - pad, ys[1] + pad])
+      .nice()
+      .range([height - MARGIN.bottom, MARGIN.top]);
     const decades = options.log ? Math.log10(y.domain()[1] / y.domain()[0]) : 0;
     const yTicks = options.log ? Math.max(2, Math.min(5, decades)) : 5;
     const format = y.tickFormat(yTicks, options.log && decades > 2 ? "~e" : Math.max(...y.domain().map(Math.abs)) >= 1e5 ? ".2~e" : "~g");
     const left = Math.max(MARGIN.left, 16 + LETTER * Math.max(...y.ticks(yTicks).map(tick => format(tick).length)));
-    x = scaleLinear(xs[0] === xs[1] ? [xs[0] - .5, xs[1] + .5] : xs, [left, width - MARGIN.right]);
+    x = scaleLinear(xs[0] === xs[1] ? [xs[0] - 0.5, xs[1] + 0.5] : xs, [left, width - MARGIN.right]);
     const state = JSON.stringify([width, x.domain(), y.domain(), options.log, options.xLabel]);
     if (state !== axes) {
       axes = state;
       xAxis.attr("transform", `translate(0,${height - MARGIN.bottom})`).call(axisBottom(x).ticks(Math.max(2, width / 90), "~s"));
       yAxis.attr("transform", `translate(${left},0)`).call(axisLeft(y).ticks(yTicks).tickFormat(format));
-      xLabel.attr("x", width - MARGIN.right).attr("y", height - 2).text(options.xLabel ?? "");
+      xLabel
+        .attr("x", width - MARGIN.right)
+        .attr("y", height - 2)
+        .text(options.xLabel ?? "");
       rule.attr("y1", MARGIN.top).attr("y2", height - MARGIN.bottom);
     }
     const old = new Set(paths.keys());
     for (const one of visible) {
       const scaled = { x: value => x(value), y: value => y(value), usable };
-      if (one.low) put(`${one.name} band`, areaPath(one, scaled), { fill: colourOf(one), "fill-opacity": one.faint ? .16 : .2, stroke: "none" });
+      if (one.low) put(`${one.name} band`, areaPath(one, scaled), { fill: colourOf(one), "fill-opacity": one.faint ? 0.16 : 0.2, stroke: "none" });
       put(`${one.name}${one.faint ? " faint" : ""}`, linePath(one, scaled), {
-        fill: "none", stroke: colourOf(one), "stroke-width": one.faint ? 1 : 1.8, "stroke-opacity": one.faint ? .32 : 1,
-        "stroke-dasharray": one.dashed ? "5 3" : null, "stroke-linejoin": "round",
+        fill: "none",
+        stroke: colourOf(one),
+        "stroke-width": one.faint ? 1 : 1.8,
+        "stroke-opacity": one.faint ? 0.32 : 1,
+        "stroke-dasharray": one.dashed ? "5 3" : null,
+        "stroke-linejoin": "round",
       });
       if (one.dots && one.x.length <= 60) {
         let dots = "";
@@ -80,13 +112,25 @@ export function lineChart(series, options = {}) {
         put(`${one.name} dots`, dots, { fill: "none", stroke: colourOf(one), "stroke-width": 5, "stroke-linecap": "round" });
       }
     }
-    for (const key of old) { paths.get(key).remove(); paths.delete(key); }
+    for (const key of old) {
+      paths.get(key).remove();
+      paths.delete(key);
+    }
     marks.selectAll("*").remove();
     for (const mark of options.marks ?? []) {
       if (mark.x < x.domain()[0] || mark.x > x.domain()[1]) continue;
-      const of = marks.append("g").attr("class", "chart-mark").attr("transform", `translate(${x(mark.x)},0)`);
-      of.append("line").attr("y1", MARGIN.top).attr("y2", height - MARGIN.bottom).attr("stroke", mark.colour ?? "var(--odd)").attr("stroke-dasharray", "2 3");
-      of.append("path").attr("d", `M-4,${MARGIN.top - 4}h8l-4,6z`).attr("fill", mark.colour ?? "var(--odd)");
+      const of = marks
+        .append("g")
+        .attr("class", "chart-mark")
+        .attr("transform", `translate(${x(mark.x)},0)`);
+      of.append("line")
+        .attr("y1", MARGIN.top)
+        .attr("y2", height - MARGIN.bottom)
+        .attr("stroke", mark.colour ?? "var(--odd)")
+        .attr("stroke-dasharray", "2 3");
+      of.append("path")
+        .attr("d", `M-4,${MARGIN.top - 4}h8l-4,6z`)
+        .attr("fill", mark.colour ?? "var(--odd)");
       of.append("title").text(mark.text);
     }
 
@@ -102,46 +146,94 @@ export function lineChart(series, options = {}) {
     const text = JSON.stringify(named.map(one => [one.name, colourOf(one), hidden.has(one.name), one.dashed]));
     if (text === legendText) return;
     legendText = text;
-    legend.replaceChildren(...named.map(one => h("button", {
-      type: "button", class: "key", "aria-pressed": String(!hidden.has(one.name)), title: `Show or hide ${one.name}`,
-      onclick() { if (!hidden.delete(one.name)) hidden.add(one.name); draw(); },
-    }, h("span", { class: one.dashed ? "swatch dashed" : "swatch", style: `--of:${colourOf(one)};background:${one.dashed ? "" : colourOf(one)}` }), one.name)));
+    legend.replaceChildren(
+      ...named.map(one =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: "key",
+            "aria-pressed": String(!hidden.has(one.name)),
+            title: `Show or hide ${one.name}`,
+            onclick() {
+              if (!hidden.delete(one.name)) hidden.add(one.name);
+              draw();
+            },
+          },
+          h("span", {
+            class: one.dashed ? "swatch dashed" : "swatch",
+            style: `--of:${colourOf(one)};background:${one.dashed ? "" : colourOf(one)}`,
+          }),
+          one.name,
+        ),
+      ),
+    );
     legend.hidden = named.length < 2 || options.legend === false;
   }
   function point(at, clientX, clientY) {
-    const rows = shown().filter(one => !one.faint && one.x.length).map(one => {
-      const k = Math.min(one.x.length - 1, bisector(value => value).center(one.x, at));
-      return { name: one.name, x: one.x[k], y: one.y[k], low: one.low?.[k], high: one.high?.[k] };
-    });
+    const rows = shown()
+      .filter(one => !one.faint && one.x.length)
+      .map(one => {
+        const k = Math.min(one.x.length - 1, bisector(value => value).center(one.x, at));
+        return { name: one.name, x: one.x[k], y: one.y[k], low: one.low?.[k], high: one.high?.[k] };
+      });
     if (!rows.length || !x) return;
     const near = rows.reduce((best, row) => (Math.abs(row.x - at) < Math.abs(best.x - at) ? row : best));
     rule.attr("x1", x(near.x)).attr("x2", x(near.x)).attr("visibility", "visible");
     pointed = near.x;
-    const box = svg.node().getBoundingClientRect(), format = options.format ?? short;
-    const lines = rows.map(row => `${row.name}: ${format(row.y)}${row.low !== undefined && row.low !== row.high ? ` (${format(row.low)} … ${format(row.high)})` : ""}`);
+    const box = svg.node().getBoundingClientRect(),
+      format = options.format ?? short;
+    const wide = row => row.low !== undefined && row.low !== row.high;
+    const lines = rows.map(row => `${row.name}: ${format(row.y)}${wide(row) ? ` (${format(row.low)} … ${format(row.high)})` : ""}`);
     const marked = (options.marks ?? []).filter(mark => Math.abs(x(mark.x) - x(near.x)) < 6).map(mark => mark.text);
-    options.tooltip?.show(clientX ?? box.left + x(near.x), clientY ?? box.top + MARGIN.top, [`${options.xLabel ?? "x"} ${short(near.x)}`, ...lines, ...marked].join("\n"));
+    options.tooltip?.show(
+      clientX ?? box.left + x(near.x),
+      clientY ?? box.top + MARGIN.top,
+      [`${options.xLabel ?? "x"} ${short(near.x)}`, ...lines, ...marked].join("\n"),
+    );
   }
-  const leave = () => { rule.attr("visibility", "hidden"); pointed = null; options.tooltip?.hide(); };
-  svg.on("pointermove", event => { if (x) point(x.invert(pointer(event)[0]), event.clientX, event.clientY); })
-    .on("pointerleave", leave).on("blur", leave)
-    .on("click", event => { if (x) options.onPick?.(x.invert(pointer(event)[0])); })
+  const leave = () => {
+    rule.attr("visibility", "hidden");
+    pointed = null;
+    options.tooltip?.hide();
+  };
+  svg
+    .on("pointermove", event => {
+      if (x) point(x.invert(pointer(event)[0]), event.clientX, event.clientY);
+    })
+    .on("pointerleave", leave)
+    .on("blur", leave)
+    .on("click", event => {
+      if (x) options.onPick?.(x.invert(pointer(event)[0]));
+    })
     .on("keydown", event => {
-      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], first = shown().find(one => !one.faint && one.x.length);
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key],
+        first = shown().find(one => !one.faint && one.x.length);
       if (event.key === "Enter" && pointed !== null) options.onPick?.(pointed);
       if (event.key === "Escape") leave();
       if (!step || !first) return;
       event.preventDefault();
       event.stopPropagation();
-      const many = Math.max(1, Math.round(first.x.length / 200)), at = pointed === null ? (step > 0 ? -many : first.x.length) : bisector(value => value).center(first.x, pointed);
+      const many = Math.max(1, Math.round(first.x.length / 200)),
+        at = pointed === null ? (step > 0 ? -many : first.x.length) : bisector(value => value).center(first.x, pointed);
       point(first.x[Math.max(0, Math.min(first.x.length - 1, at + step * many))]);
     });
   element.figureData = () => ({
-    kind: "lines", title: options.title ?? "", xLabel: options.xLabel ?? "", yLabel: options.yLabel ?? "", log: Boolean(options.log),
-    series: current.filter(one => !hidden.has(one.name)).map((one, i) => ({
-      name: one.name, x: [...one.x], y: Array.from(one.y, value => (Number.isFinite(value) ? value : null)), colour: one.colour ?? classColour(i),
-      dashed: Boolean(one.dashed), faint: Boolean(one.faint),
-    })),
+    kind: "lines",
+    title: options.title ?? "",
+    xLabel: options.xLabel ?? "",
+    yLabel: options.yLabel ?? "",
+    log: Boolean(options.log),
+    series: current
+      .filter(one => !hidden.has(one.name))
+      .map((one, i) => ({
+        name: one.name,
+        x: [...one.x],
+        y: Array.from(one.y, value => (Number.isFinite(value) ? value : null)),
+        colour: one.colour ?? classColour(i),
+        dashed: Boolean(one.dashed),
+        faint: Boolean(one.faint),
+      })),
   });
   const watcher = new ResizeObserver(draw);
   watcher.observe(element);
@@ -149,7 +241,14 @@ export function lineChart(series, options = {}) {
   return {
     element,
     svg: svg.node(),
-    update(next, more = {}) { current = next; Object.assign(options, more); draw(); },
-    destroy() { watcher.disconnect(); element.remove(); },
+    update(next, more = {}) {
+      current = next;
+      Object.assign(options, more);
+      draw();
+    },
+    destroy() {
+      watcher.disconnect();
+      element.remove();
+    },
   };
 }

@@ -4,7 +4,12 @@
 /** Return the path of {x, y} with scales {x, y, usable(value)}; values that are not usable are gaps. */
 export function linePath(series, scale) {
   const parts = [];
-  let open = false, column = null, low = 0, high = 0, last = 0, lowFirst = true;
+  let open = false,
+    column = null,
+    low = 0,
+    high = 0,
+    last = 0,
+    lowFirst = true;
   const flush = () => {
     if (column === null) return;
     if (low !== high) {
@@ -15,11 +20,23 @@ export function linePath(series, scale) {
   };
   const dense = series.x.length > 1500;
   for (let i = 0; i < series.x.length; i++) {
-    if (!scale.usable(series.y[i])) { flush(); open = false; continue; }
-    const exact = scale.x(series.x[i]), x = dense ? Math.round(exact * 2) / 2 : Math.round(exact * 10) / 10, y = scale.y(series.y[i]);
+    if (!scale.usable(series.y[i])) {
+      flush();
+      open = false;
+      continue;
+    }
+    const exact = scale.x(series.x[i]),
+      x = dense ? Math.round(exact * 2) / 2 : Math.round(exact * 10) / 10,
+      y = scale.y(series.y[i]);
     if (open && x === column) {
-      if (y < low) { low = y; lowFirst = false; }
-      if (y > high) { high = y; lowFirst = true; }
+      if (y < low) {
+        low = y;
+        lowFirst = false;
+      }
+      if (y > high) {
+        high = y;
+        lowFirst = true;
+      }
       last = y;
       continue;
     }
@@ -36,7 +53,11 @@ export function linePath(series, scale) {
 /** Return the path of the band between low and high. */
 export function areaPath(series, scale) {
   const parts = [];
-  let upper = [], lower = [], column = null, top = 0, bottom = 0;
+  let upper = [],
+    lower = [],
+    column = null,
+    top = 0,
+    bottom = 0;
   const put = () => {
     if (column === null) return;
     upper.push(`${column},${top.toFixed(1)}`);
@@ -50,9 +71,18 @@ export function areaPath(series, scale) {
     lower = [];
   };
   for (let i = 0; i < series.x.length; i++) {
-    if (!scale.usable(series.low[i]) || !scale.usable(series.high[i])) { close(); continue; }
-    const x = Math.round(scale.x(series.x[i]) * 2) / 2, a = scale.y(series.high[i]), b = scale.y(series.low[i]);
-    if (x === column) { top = Math.min(top, a); bottom = Math.max(bottom, b); continue; }
+    if (!scale.usable(series.low[i]) || !scale.usable(series.high[i])) {
+      close();
+      continue;
+    }
+    const x = Math.round(scale.x(series.x[i]) * 2) / 2,
+      a = scale.y(series.high[i]),
+      b = scale.y(series.low[i]);
+    if (x === column) {
+      top = Math.min(top, a);
+      bottom = Math.max(bottom, b);
+      continue;
+    }
     put();
     column = x;
     top = a;

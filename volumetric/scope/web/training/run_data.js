@@ -11,11 +11,21 @@ export const runColour = (i, dark) => (dark ? DARK : LIGHT)[i % LIGHT.length];
 /** Return the runs of the view's data: {runs, inputs}. */
 export async function readRuns(data, array) {
   const inputs = await Promise.all(data.inputs.map(one => readInputs(one, array)));
-  const runs = await Promise.all(data.runs.map(async of => ({
-    name: of.name, status: of.status, running: of.running, settings: of.settings, notes: of.notes, marks: of.marks,
-    steps: await readCurves(of.steps, array), epochs: await readCurves(of.epochs, array),
-    layers: await readLayers(of.layers, array), weights: await readWeights(of.weights, array), samples: await readSamples(of.samples, inputs, array),
-  })));
+  const runs = await Promise.all(
+    data.runs.map(async of => ({
+      name: of.name,
+      status: of.status,
+      running: of.running,
+      settings: of.settings,
+      notes: of.notes,
+      marks: of.marks,
+      steps: await readCurves(of.steps, array),
+      epochs: await readCurves(of.epochs, array),
+      layers: await readLayers(of.layers, array),
+      weights: await readWeights(of.weights, array),
+      samples: await readSamples(of.samples, inputs, array),
+    })),
+  );
   return { runs, inputs };
 }
 
@@ -43,30 +53,38 @@ async function resolved(value, array) {
 const readInputs = (one, array) => resolved(one, array);
 
 async function readSamples(of, inputs, array) {
-  return of ? { ...await resolved(of, array), pictures: inputs[of.inputs] } : null;
+  return of ? { ...(await resolved(of, array)), pictures: inputs[of.inputs] } : null;
 }
 
 async function readWeights(of, array) {
-  return of ? { ...await resolved(of, array), keys: of.keys, shapes: of.shapes } : null;
+  return of ? { ...(await resolved(of, array)), keys: of.keys, shapes: of.shapes } : null;
 }
 
 async function readLayers(of, array) {
   if (!of) return null;
   const { step, epoch, seconds, values } = await resolved({ step: of.step, epoch: of.epoch, seconds: of.seconds, values: of.values }, array);
-  const rows = Object.fromEntries(Object.entries(values).map(([name, table]) => [
-    name, of.names.map((_, i) => Array.from(table.data.subarray(i * table.shape[1], (i + 1) * table.shape[1]))),
-  ]));
+  const rows = Object.fromEntries(
+    Object.entries(values).map(([name, table]) => [
+      name,
+      of.names.map((_, i) => Array.from(table.data.subarray(i * table.shape[1], (i + 1) * table.shape[1]))),
+    ]),
+  );
   return { names: of.names, step: Array.from(step.data), epoch: Array.from(epoch.data), seconds: Array.from(seconds.data), values: rows };
 }
 
 function joinLayers(before, more) {
   if (!before) return more;
-  const columns = before.step.length, joined = { names: more.names };
+  const columns = before.step.length,
+    joined = { names: more.names };
   for (const axis of ["step", "epoch", "seconds"]) joined[axis] = [...before[axis], ...more[axis]];
-  joined.values = Object.fromEntries(Object.entries(more.values).map(([name, rows]) => [
-    name, rows.map((row, i) => [...(before.values[name][i] ?? Array(columns).fill(NaN)), ...row]),
-  ]));
-  if (joined.step.length > MOST_LAYER_POINTS) { // every second point goes
+  joined.values = Object.fromEntries(
+    Object.entries(more.values).map(([name, rows]) => [
+      name,
+      rows.map((row, i) => [...(before.values[name][i] ?? Array(columns).fill(NaN)), ...row]),
+    ]),
+  );
+  if (joined.step.length > MOST_LAYER_POINTS) {
+    // every second point goes
     const half = of => of.filter((_, i) => i % 2 === 0);
     for (const axis of ["step", "epoch", "seconds"]) joined[axis] = half(joined[axis]);
     for (const name of Object.keys(joined.values)) joined.values[name] = joined.values[name].map(half);
