@@ -11,10 +11,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from typing import Annotated
 
-import cyclopts
-
+from benchmarks.arguments import argument_parser
 from volumetric.builders import sequential
 from volumetric.network import initialise
 from volumetric.scope.training_live import training_viewer
@@ -23,22 +21,18 @@ from volumetric.train import train
 from volumetric.train.problems import spirals
 
 
-def main(
-    *,
-    device: str = "cpu",
-    hidden: Annotated[int, cyclopts.Parameter(validator=cyclopts.validators.Number(gte=1))] = 64,
-    epochs: int = 1000,
-    runs: int = 5,
-) -> None:
-    """Train on spirals, again and again.
+def main() -> None:
+    parser = argument_parser(__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--hidden", type=int, default=64, help="width of the two hidden layers")
+    parser.add_argument("--epochs", type=int, default=1000, help="of a run, each of 15 updates")
+    parser.add_argument("--runs", type=int, default=5, help="of each kind")
+    chosen = parser.parse_args()
+    measure(chosen.device, chosen.hidden, chosen.epochs, chosen.runs)
 
-    Parameters
-    ----------
-    device : device of the runs
-    hidden : width of the two hidden layers
-    epochs : of a run, each of 15 updates
-    runs : of each kind
-    """
+
+def measure(device: str, hidden: int, epochs: int, runs: int) -> None:
+    """Train on spirals again and again, and print medians."""
     problem, network = spirals(), sequential(2, 3, hidden=(hidden, hidden), activation="tanh")
 
     def seconds(watch: TrainingWatch | None, *, layers: bool) -> float:
@@ -72,7 +66,7 @@ def main(
         "with a page": served,
     }
     seconds(None, layers=False)
-    times = {name: [] for name in kinds}
+    times: dict[str, list[float]] = {name: [] for name in kinds}
     for _ in range(runs):
         for name, run in kinds.items():
             times[name].append(run())
@@ -84,4 +78,4 @@ def main(
 
 
 if __name__ == "__main__":
-    cyclopts.run(main)
+    main()

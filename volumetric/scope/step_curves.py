@@ -14,6 +14,7 @@ CAPACITY: Final = 4096
 MOST_NAMES: Final = 256
 """Curves over the same steps at most; further ones are left out."""
 _PENDING: Final = 8192
+_PARTS: Final = 64
 _AXES: Final = ("step", "epoch", "seconds")
 
 
@@ -68,7 +69,7 @@ class StepCurves:
         for name in [name for name in points.values if name not in self._known]:
             self._known[name] = None
         self._waiting.append(points)
-        if sum(map(len, self._waiting)) >= _PENDING:
+        if len(self._waiting) >= _PARTS:
             self._settle()
 
     def clear_after(self, step: float) -> None:

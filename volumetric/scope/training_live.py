@@ -161,7 +161,7 @@ def training_viewer(
     runs: list[_Run] = []
     for source, own in zip(sources, used, strict=True):
         if isinstance(source, TrainingWatch):
-            source.record.name = own
+            source.record.name, source.record.live = own, True
             runs.append(_Run(source.record, source.drain))
         elif isinstance(source, (str, os.PathLike)):
             runs.append(_followed(Path(source), own, follow=follow))

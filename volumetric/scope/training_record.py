@@ -31,10 +31,11 @@ class TrainingRecord:
     Parameters
     ----------
     name : name of the run on the page
-    live : whether `changes` will be asked for
+    live : as the attribute
 
     Attributes
     ----------
+    live : whether new points are stored for `changes`, which somebody asks for again and again
     settings : name of a setting → its value as text
     status : sentence about the run, such as why it ended
     running : whether it goes on
@@ -63,8 +64,10 @@ class TrainingRecord:
         self.predictions: EpochLog = EpochLog()
         self.marks: list[dict[str, Any]] = []
         self.restarted: bool = False
-        self._live = live
+        self.live: bool = live
         self._fresh: dict[str, list[Buckets]] = {}
+        self._fresh_rows: dict[str, list[tuple[tuple[float, float, float], dict[str, float]]]] = {}
+        self._newest: Array = np.zeros((3, 0))
         self._seconds = 0.0
         self._step = self._epoch = 0.0
         self._layer_step = -1
@@ -114,10 +117,10 @@ class TrainingRecord:
         seconds = self._seconds + np.cumsum(columns["update_seconds"])
         axes = np.array([[event.step for event in events], [event.epoch for event in events], seconds])
         self._step, self._epoch, self._seconds = (float(of) for of in axes[:, -1])
-        self.running, self.status = True, ""
+        self.running, self.status, self._newest = True, "", axes
         points = Buckets.of_columns(axes, columns)
         self.steps.extend(points)
-        if self._live:
+        if self.live:
             self._fresh.setdefault("steps", []).append(points)
 
     def restart_after(self, step: int) -> None:
@@ -127,12 +130,13 @@ class TrainingRecord:
         self.weights.clear_after(step)
         self.predictions.clear_after(step)
         self.marks = [mark for mark in self.marks if mark["step"] <= step]
-        self._fresh, self._layer_row, self.restarted, self.status = {}, {}, True, ""
+        self._fresh, self._fresh_rows, self._layer_row, self._newest = {}, {}, {}, np.zeros((3, 0))
+        self.restarted, self.status = True, ""
 
     def _put(self, kind: str, curves: StepCurves, axes: tuple[float, float, float], row: dict[str, float]) -> None:
         curves.append(axes, row)
-        if self._live:
-            self._fresh.setdefault(kind, []).append(Buckets.of_rows([axes], [row], row))
+        if self.live:
+            self._fresh_rows.setdefault(kind, []).append((axes, row))
 
     def _update(self, fields: Mapping[str, Any]) -> None:
         step, epoch = _number(fields["step"]), _number(fields["epoch"])
@@ -159,7 +163,12 @@ class TrainingRecord:
             row |= {f"{kind}/{name}": value for name, value in _numbers(fields.get(of))}
         step, epoch = _number(fields["step"]), _number(fields["epoch"]) + 1
         self._step, self._epoch, self.running = max(step, self._step), epoch, True
-        self._put("epochs", self.epochs, (step, epoch, self._seconds), row)
+        self._put("epochs", self.epochs, (step, epoch, self._seconds_at(step)), row)
+
+    def _seconds_at(self, step: float) -> float:
+        """Return the time after an update, which may have been taken together with later ones."""
+        at = int(np.searchsorted(self._newest[0], step))
+        return self._seconds if at >= self._newest.shape[1] else float(self._newest[2, at])
 
     def _stop(self, fields: Mapping[str, Any]) -> None:
         reason, step = str(fields["reason"])[:_TEXT], _number(fields["step"])
@@ -224,6 +233,11 @@ class TrainingRecord:
     def changes(self) -> dict[str, Any] | None:
         """Return the points since the last call, or None if there is nothing new."""
         fresh, self._fresh = self._fresh, {}
+        rows, self._fresh_rows = self._fresh_rows, {}
+        for kind, points in rows.items():
+            names = dict.fromkeys(name for _, row in points for name in row)
+            of = Buckets.of_rows([axes for axes, _ in points], [row for _, row in points], names)
+            fresh.setdefault(kind, []).append(of)
         found: dict[str, Any] = {}
         for kind, points in fresh.items():
             buckets = Buckets.concatenated(points)

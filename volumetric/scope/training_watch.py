@@ -20,9 +20,9 @@ from volumetric.train.sample_probe import MOST_SAMPLES, SampleProbe
 from volumetric.train.training_events import EpochEvent, Event, StepEvent, StopEvent
 from volumetric.train.weight_statistics import WeightStatistics
 
-SHARE: Final = 0.03
+SHARE: Final = 0.02
 """Share of the run's time that statistics take at most."""
-_MOST_WAITING: Final = 20_000
+_MOST_WAITING: Final = 2_000
 
 Waiting: TypeAlias = "Event | LayerEvent | Mapping[str, Any]"
 
@@ -71,7 +71,7 @@ class TrainingWatch:
         self._waiting: deque[Waiting] = deque()
         self._lock = threading.RLock()
         self._samples_sent = False
-        self.record: TrainingRecord = TrainingRecord(name, live=True)
+        self.record: TrainingRecord = TrainingRecord(name)
         self.record.shape = shape
 
     def start(self, step: int, epoch: int | None = None) -> None:
@@ -94,7 +94,8 @@ class TrainingWatch:
             if event.step == self._observed:
                 self._layers.spend(max(0.0, event.seconds - self._typical))
             else:
-                self._typical = event.seconds if not self._typical else 0.9 * self._typical + 0.1 * event.seconds
+                # nearly the fastest of late: an update that had to wait would make statistics seem free
+                self._typical = min(event.seconds, 1.01 * self._typical or event.seconds)
         elif not isinstance(event, EpochEvent | StopEvent):
             return
         self._waiting.append(event)
@@ -138,21 +139,15 @@ class TrainingWatch:
         """Move queued events into `record`; return whether there were any."""
         with self._lock:
             count = len(self._waiting)
-            updates: list[StepEvent] = []
-            for _ in range(count):
-                event = self._waiting.popleft()
-                if isinstance(event, StepEvent):
-                    updates.append(event)
-                    continue
-                self.record.add_updates(updates)
-                updates = []
+            events = [self._waiting.popleft() for _ in range(count)]
+            self.record.add_updates([event for event in events if isinstance(event, StepEvent)])
+            for event in events:
                 if isinstance(event, Mapping):
                     self.record.add(event)
                 elif isinstance(event, LayerEvent):
                     self.record.add(_layer_fields(event))
-                else:
+                elif not isinstance(event, StepEvent):
                     self.record.add(event_fields(event))
-            self.record.add_updates(updates)
             return count > 0
 
 

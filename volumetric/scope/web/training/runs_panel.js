@@ -8,6 +8,8 @@ const BEST = [
   ["metric", run => run.epochs.values.metric, null],
 ];
 
+const hasDiverged = run => run.marks.some(mark => mark.name === "diverged");
+
 /** Return {value, at} of the best finite value, or of the last one without `better`. */
 function bestOf(values, better, epochs) {
   let found = null;
@@ -66,7 +68,7 @@ export function runsPanel(shared) {
       "tr",
       {},
       h("th", { scope: "row" }, "state"),
-      runs.map(run => h("td", { class: run.marks.some(mark => mark.name === "diverged") ? "bad" : "" }, run.running ? "goes on" : run.status || "–")),
+      runs.map(run => h("td", { class: hasDiverged(run) ? "bad" : "" }, run.running ? "goes on" : run.status || "–")),
     );
     const settings = listed.map(name =>
       h(
