@@ -26,6 +26,7 @@ from volumetric.builders import sequential
 from volumetric.evolution import evolve
 from volumetric.fabric import Blueprint, Input, Output, Population, lattice2d
 from volumetric.fabric.cells import SLSTM
+from volumetric.layers import Flatten
 from volumetric.observe import Recording, record
 from volumetric.scope import Viewer
 from volumetric.scope.network_page import network_page
@@ -116,16 +117,21 @@ def evolution_page() -> Viewer:
 def training_page() -> Viewer:
     from sklearn.datasets import load_digits
 
-    from volumetric.scope.training_view import training_view
+    from volumetric.scope.training_live import training_viewer
+    from volumetric.scope.training_watch import TrainingWatch
 
     digits = load_digits()
-    images, labels = digits.images[..., None].reshape(len(digits.images), -1).astype(np.float32) / 16, digits.target
-    runs = []
-    for rate in (0.003, 0.01):
-        network = sequential(64, 10, hidden=(48, 48))
-        config = TrainConfig(epochs=30, optimiser={"kind": "adamw", "lr": rate})
-        runs.append(train(network, initialise(network), images, labels, config, device="cpu"))
-    return page_of_views("Digits", training_view(*runs, names=["lr 0.003", "lr 0.01"]))
+    images, labels = digits.images.astype(np.float32) / 16, digits.target.astype(np.int32)
+    watches = []
+    for rate in (0.003, 0.02):
+        watch = TrainingWatch(f"lr {rate}")
+        network = sequential((8, 8), Flatten(), 48, 48, 10)
+        train(
+            network, images, labels, epochs=25, lr=rate, loss="cross_entropy", validation=0.2, device="cpu",
+            reporters=[watch], observers=[watch],
+        )  # fmt: skip
+        watches.append(watch)
+    return training_viewer(*watches, title="Digits")
 
 
 def model_page() -> Viewer:
