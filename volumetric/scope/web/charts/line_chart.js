@@ -1,5 +1,5 @@
 // A chart of lines over a number, as SVG: axes, legend, hover with values. New points change only what they reach.
-import { axisBottom, axisLeft, bisector, extent, pointer, scaleLinear, scaleLog, select } from "../vendor/d3.min.js";
+import { axisBottom, axisLeft, bisector, extent, pointer, scaleLinear, scaleLog, scaleSymlog, select } from "../vendor/d3.min.js";
 import { h, short } from "../elements.js";
 import { classColour } from "./colours.js";
 import { areaPath, linePath } from "./thinned_path.js";
@@ -8,12 +8,12 @@ const MARGIN = { top: 10, right: 12, bottom: 36, left: 40 };
 const LETTER = 6.4; // width of a letter of an axis, in pixels
 
 /**
- * Return {element, svg, update(series, more), destroy()}.
+ * Return {element, svg, update(series, more), setMarker(x or null), destroy()}.
  *
  * series: [{name, x: numbers, y: numbers, low?, high?, colour?, dashed?, faint?, dots?}] with x ascending; numbers that are not
  * finite are gaps; between low and high a band is drawn. A line may have more points than pixels: peaks stay visible.
  * options: {title, xLabel, yLabel, log, height, tooltip, onPick(x), legend: false hides it, marks: [{x, text, colour?}], format(y)}
- * `more` in `update` changes options.
+ * `more` in `update` changes options; log "symmetric" also takes numbers below 0. The marker is an upright line.
  */
 export function lineChart(series, options = {}) {
   const element = h("figure", { class: "chart" }, options.title ? h("figcaption", {}, options.title) : null);
@@ -32,6 +32,13 @@ export function lineChart(series, options = {}) {
     lines = svg.append("g");
   const xLabel = svg.append("text").attr("text-anchor", "end"),
     empty = svg.append("text").attr("text-anchor", "middle");
+  const marker = svg
+    .append("line")
+    .attr("class", "marker")
+    .attr("stroke", "currentColor")
+    .attr("stroke-opacity", 0.75)
+    .attr("stroke-width", 1.5)
+    .attr("visibility", "hidden");
   const rule = svg.append("line").attr("stroke", "currentColor").attr("stroke-opacity", 0.4).attr("visibility", "hidden");
   const paths = new Map(),
     hidden = new Set();
@@ -39,9 +46,11 @@ export function lineChart(series, options = {}) {
     x = null,
     axes = "",
     legendText = "",
-    pointed = null;
+    pointed = null,
+    marked = null;
 
-  const usable = value => (options.log ? value > 0 : Number.isFinite(value)) && Number.isFinite(value);
+  const strict = () => options.log && options.log !== "symmetric";
+  const usable = value => (strict() ? value > 0 : true) && Number.isFinite(value);
   const shown = () => current.filter(one => !hidden.has(one.name));
   const colourOf = one => one.colour ?? classColour(current.indexOf(one));
 
@@ -69,18 +78,22 @@ export function lineChart(series, options = {}) {
     empty
       .attr("x", width / 2)
       .attr("y", height / 2)
-      .text(something ? "" : options.log && visible.length ? "no values above 0" : "no values");
+      .text(something ? "" : strict() && visible.length ? "no values above 0" : "no values");
     for (const part of [xAxis, yAxis, marks, lines, xLabel]) part.attr("visibility", something ? "visible" : "hidden");
     drawLegend();
-    if (!something) return;
+    if (!something) {
+      x = null;
+      mark();
+      return;
+    }
     const pad = ys[0] === ys[1] ? Math.abs(ys[0]) * 0.1 || 1 : 0;
-    const y = (options.log ? scaleLog() : scaleLinear())
-      .domain(options.log ? [ys[0] * (pad ? 0.5 : 1), ys[1] * (pad ? 2 : 1)] : [ys[0] - pad, ys[1] + pad])
+    const y = (strict() ? scaleLog() : options.log ? scaleSymlog() : scaleLinear())
+      .domain(strict() ? [ys[0] * (pad ? 0.5 : 1), ys[1] * (pad ? 2 : 1)] : [ys[0] - pad, ys[1] + pad])
       .nice()
       .range([height - MARGIN.bottom, MARGIN.top]);
-    const decades = options.log ? Math.log10(y.domain()[1] / y.domain()[0]) : 0;
-    const yTicks = options.log ? Math.max(2, Math.min(5, decades)) : 5;
-    const format = y.tickFormat(yTicks, options.log && decades > 2 ? "~e" : Math.max(...y.domain().map(Math.abs)) >= 1e5 ? ".2~e" : "~g");
+    const decades = strict() ? Math.log10(y.domain()[1] / y.domain()[0]) : 0;
+    const yTicks = strict() ? Math.max(2, Math.min(5, decades)) : 5;
+    const format = y.tickFormat(yTicks, strict() && decades > 2 ? "~e" : Math.max(...y.domain().map(Math.abs)) >= 1e5 ? ".2~e" : "~g");
     const left = Math.max(MARGIN.left, 16 + LETTER * Math.max(...y.ticks(yTicks).map(tick => format(tick).length)));
     x = scaleLinear(xs[0] === xs[1] ? [xs[0] - 0.5, xs[1] + 0.5] : xs, [left, width - MARGIN.right]);
     const state = JSON.stringify([width, x.domain(), y.domain(), options.log, options.xLabel]);
@@ -92,8 +105,9 @@ export function lineChart(series, options = {}) {
         .attr("x", width - MARGIN.right)
         .attr("y", height - 2)
         .text(options.xLabel ?? "");
-      rule.attr("y1", MARGIN.top).attr("y2", height - MARGIN.bottom);
+      for (const upright of [rule, marker]) upright.attr("y1", MARGIN.top).attr("y2", height - MARGIN.bottom);
     }
+    mark();
     const old = new Set(paths.keys());
     for (const one of visible) {
       const scaled = { x: value => x(value), y: value => y(value), usable };
@@ -140,6 +154,11 @@ export function lineChart(series, options = {}) {
       const path = paths.get(key).attr("d", d);
       for (const [name, value] of Object.entries(attributes)) path.attr(name, value);
     }
+  }
+  function mark() {
+    const seen = x !== null && marked !== null;
+    marker.attr("visibility", seen ? "visible" : "hidden");
+    if (seen) marker.attr("x1", x(marked)).attr("x2", x(marked));
   }
   function drawLegend() {
     const named = current.filter(one => !one.faint);
@@ -245,6 +264,10 @@ export function lineChart(series, options = {}) {
       current = next;
       Object.assign(options, more);
       draw();
+    },
+    setMarker(value) {
+      marked = value;
+      mark();
     },
     destroy() {
       watcher.disconnect();

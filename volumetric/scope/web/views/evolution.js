@@ -105,9 +105,10 @@ export async function mount(element, view, app) {
   function pickGeneration(value) {
     generation.set(store.rows[store.place(Math.round(value))]?.generation ?? 0);
   }
+  let fitnessLines = [];
   function setScale() {
     const low = store.rows.some(row => [row.best, row.mean, row.worst].some(value => value <= 0));
-    fitness.setLog(scale.value === "log" ? (low ? "symmetric" : true) : false);
+    fitness.update(fitnessLines, { log: scale.value === "log" ? (low ? "symmetric" : true) : false });
   }
   const column = name => store.rows.map(row => row[name]);
   const line = (x, name, key, more) => ({ name, x, y: column(key), ...more });
@@ -127,8 +128,7 @@ export async function mount(element, view, app) {
       getComputedStyle(document.documentElement).getPropertyValue(`--${colour}`).trim(),
     );
     const some = series => series.filter(one => one.y.some(Number.isFinite));
-    fitness.update(
-      some([
+    fitnessLines = some([
         line(x, pareto ? "best of objective 1" : "best", "best", { colour: best }),
         line(x, "mean ± standard deviation", "mean", {
           colour: meanColour,
@@ -136,8 +136,8 @@ export async function mount(element, view, app) {
           high: mean.map((value, i) => value + stdev[i]),
         }),
         line(x, "worst", "worst", { colour: worst, dashed: true }),
-      ]),
-    );
+    ]);
+    fitness.update(fitnessLines);
     sizes.update(
       some([
         line(x, `${store.sizeNames[0]}, best`, "hidden", { colour: best }),
