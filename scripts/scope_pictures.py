@@ -203,7 +203,7 @@ def steps(page: Page, name: str, script: str, count: int) -> Iterator[Image.Imag
         else:
             page.value(script)
         page.value("new Promise(done => setTimeout(done, 150))")
-        yield grab(page).resize((800, 500), Image.Resampling.LANCZOS)
+        yield grab(page).resize((720, 450), Image.Resampling.LANCZOS)
 
 
 def main(names: list[str]) -> None:
@@ -229,7 +229,7 @@ def main(names: list[str]) -> None:
             opened(page, viewer, Path(place), view)
             first, *rest = steps(page, name, script, count)
             first.save(
-                OUT / f"{name}.webp", save_all=True, append_images=rest, duration=120, loop=0, quality=60, method=4
+                OUT / f"{name}.webp", save_all=True, append_images=rest, duration=120, loop=0, quality=40, method=4
             )
             print(name, flush=True)
 
