@@ -130,7 +130,7 @@ class Watch:
         self._sums: dict[tuple[Mode, str, str], Stats] = {}
         self._passes = 0
 
-    def wanted(self, number: int) -> bool:
+    def is_wanted(self, number: int) -> bool:
         """Whether an observer wants the statistics of a pass."""
         wants = (getattr(observer, "wants", None) for observer in self._observers)
         return any(want is None or want(number) for want in wants)

@@ -106,28 +106,28 @@ class TrainingLive:
 
     def _changes(self, i: int, run: _Run) -> dict[str, Any]:
         record = run.record
-        found: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
         if record.restarted:
             record.restarted = run.inputs_sent = False
             record.changes()
             return {"run": i, "restarted": True}
         if points := record.changes():
-            found["points"] = points
+            changed["points"] = points
         if record.weights.changed:
             record.weights.changed = False
-            found["weights"] = weight_tables(record.weights)
+            changed["weights"] = weight_tables(record.weights)
         if record.predictions.changed:
             record.predictions.changed = False
             pictures: list[dict[str, Any]] = []
-            found["samples"] = sample_tables(record, pictures)
+            changed["samples"] = sample_tables(record, pictures)
             if not run.inputs_sent:
-                found["inputs"] = pictures[0] if pictures else None
+                changed["inputs"] = pictures[0] if pictures else None
                 run.inputs_sent = bool(pictures)
         status = (record.status, record.running, len(record.marks), len(record.notes), len(record.settings))
-        if found or status != run.sent_status:
+        if changed or status != run.sent_status:
             run.sent_status = status
             facts = {"status": record.status, "running": record.running, "marks": record.marks}
-            return {"run": i, **found, **facts, "notes": [*record.notes], "settings": record.settings}
+            return {"run": i, **changed, **facts, "notes": [*record.notes], "settings": record.settings}
         return {}
 
 

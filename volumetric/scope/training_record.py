@@ -133,7 +133,7 @@ class TrainingRecord:
         self._fresh, self._fresh_rows, self._layer_row, self._newest = {}, {}, {}, np.zeros((3, 0))
         self.restarted, self.status = True, ""
 
-    def _put(self, kind: str, curves: StepCurves, axes: tuple[float, float, float], row: dict[str, float]) -> None:
+    def _append(self, kind: str, curves: StepCurves, axes: tuple[float, float, float], row: dict[str, float]) -> None:
         curves.append(axes, row)
         if self.live:
             self._fresh_rows.setdefault(kind, []).append((axes, row))
@@ -151,7 +151,7 @@ class TrainingRecord:
             row |= {f"loss/{name}": value for name, value in _numbers(losses)}
         self._seconds += seconds if math.isfinite(seconds) else 0.0
         self._step, self._epoch, self.running, self.status = step, epoch, True, ""
-        self._put("steps", self.steps, (step, epoch, self._seconds), row)
+        self._append("steps", self.steps, (step, epoch, self._seconds), row)
         for name in ("loss", "gradient_norm"):
             if not math.isfinite(row[name]):
                 self._mark(step, f"{name.replace('_', ' ')} is {row[name]}", name)
@@ -163,7 +163,7 @@ class TrainingRecord:
             row |= {f"{kind}/{name}": value for name, value in _numbers(fields.get(of))}
         step, epoch = _number(fields["step"]), _number(fields["epoch"]) + 1
         self._step, self._epoch, self.running = max(step, self._step), epoch, True
-        self._put("epochs", self.epochs, (step, epoch, self._seconds_at(step)), row)
+        self._append("epochs", self.epochs, (step, epoch, self._seconds_at(step)), row)
 
     def _seconds_at(self, step: float) -> float:
         """Return the time after an update, which may have been taken together with later ones."""
@@ -207,7 +207,7 @@ class TrainingRecord:
         """Complete the statistics of an update, as all of its layers are there."""
         if self._layer_row:
             axes = (float(self._layer_step), self._epoch, self._seconds)
-            self._put("layers", self.layers, axes, self._layer_row)
+            self._append("layers", self.layers, axes, self._layer_row)
             self._layer_row = {}
 
     def _weights(self, fields: Mapping[str, Any]) -> None:
@@ -238,12 +238,12 @@ class TrainingRecord:
             names = dict.fromkeys(name for _, row in points for name in row)
             of = Buckets.of_rows([axes for axes, _ in points], [row for _, row in points], names)
             fresh.setdefault(kind, []).append(of)
-        found: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
         for kind, points in fresh.items():
             buckets = Buckets.concatenated(points)
             buckets = buckets.merged(-(-len(buckets) // 256))
-            found[kind] = self.layer_tables(buckets) if kind == "layers" else buckets.tables()
-        return found or None
+            changed[kind] = self.layer_tables(buckets) if kind == "layers" else buckets.tables()
+        return changed or None
 
     def layer_tables(self, buckets: Buckets) -> dict[str, Any]:
         """Return statistics of layers as arrays ``[layers, points]``."""

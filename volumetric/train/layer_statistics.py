@@ -22,7 +22,7 @@ class LayerStatistics:
     def unwanted(self, most: int) -> int:
         """Return how many of the next `most` updates come before one whose statistics an observer wants."""
         updates = self._arrays.updates
-        return next((ahead for ahead in range(most) if self._watch.wanted(updates + 1 + ahead)), most)
+        return next((ahead for ahead in range(most) if self._watch.is_wanted(updates + 1 + ahead)), most)
 
     def observe(self, ready: Sequence[PreparedBatch[ForwardPass]]) -> None:
         """Collect the statistics of all batches of an update, with the weights before it."""
