@@ -72,7 +72,7 @@ def joined(parts: list[Recording]) -> Recording:
     values = np.concatenate([part.values() for part in parts])
     groups = np.array(first.scene.group_of)
     node = np.rint(255 * np.clip(np.nan_to_num(values) / top[groups], 0, 1)).astype(np.uint8)
-    stack = {
+    stack: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in ("odd", "fired", "edge", "reset")
     }
     return Recording(
@@ -195,10 +195,10 @@ def steps(page: Page, name: str, script: str, count: int) -> Iterator[Image.Imag
             )
         elif name == "prompt":
             page.value(
-                "(tokens => { const token = tokens[%d %% tokens.length];"
+                f"(tokens => {{ const token = tokens[{number} % tokens.length];"
                 " token.dispatchEvent(new PointerEvent('pointerenter', {bubbles: true}));"
                 " token.dispatchEvent(new PointerEvent('pointerover', {bubbles: true})); token.focus?.(); })"
-                "([...document.querySelectorAll('.token')])" % number
+                "([...document.querySelectorAll('.token')])"
             )
         else:
             page.value(script)
