@@ -195,7 +195,7 @@ class RunFiles:
     def damage(self) -> list[str]:
         """Return sentences about lines that cannot be read."""
         return [
-            f"{name}: {count:,} {'line is' if count == 1 else 'lines are'} damaged and left out, the first is line "
+            f"{name}: {count:,} {'line is' if count == 1 else 'lines are'} left out, for they cannot be read; the first is line "
             f"{first:,}"
             for name, (count, first) in self._damaged.items()
         ]
@@ -265,7 +265,7 @@ def check_run_files(files: RunFiles) -> None:
     shown = len(record.steps) or len(record.epochs) or record.layer_names or record.weights.entries
     if not shown and (files.damage() or record.notes):
         raise CheckpointError(
-            f"{files.path}: nothing of the run can be read: {'; '.join([*files.damage(), *record.notes])}",
+            f"{files.path}: nothing of the run can be read: {'; '.join(dict.fromkeys([*files.damage(), *record.notes]))}",
             hint="pass the directory that volumetric train writes",
         )
     for sentence in files.damage():
