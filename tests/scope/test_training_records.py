@@ -100,8 +100,8 @@ def test_damaged_files_are_shown_as_far_as_they_go(run, tmp_path):
     (tmp_path / "weights.jsonl").write_text('{"event": "weights", "step": 1, "epoch": 0, "arrays": [{"key": "a"}]}\n')
     record = read_run(tmp_path)
     assert len(record.steps) + len(record.epochs) == 6
-    assert "history.jsonl: 3 lines are damaged and left out, the first is line 4" in record.notes
-    assert "weights.jsonl: 1 line is damaged and left out, the first is line 1" in record.notes
+    assert "history.jsonl: 3 lines are unreadable and left out, the first is line 4" in record.notes
+    assert "weights.jsonl: 1 line is unreadable and left out, the first is line 1" in record.notes
     assert not record.running
     assert record.status == "no end recorded"
 

@@ -195,7 +195,7 @@ class RunFiles:
     def damage(self) -> list[str]:
         """Return sentences about lines that cannot be read."""
         return [
-            f"{name}: {count:,} {'line is' if count == 1 else 'lines are'} left out, for they cannot be read; the first is line "
+            f"{name}: {count:,} {'line is' if count == 1 else 'lines are'} unreadable and left out, the first is line "
             f"{first:,}"
             for name, (count, first) in self._damaged.items()
         ]

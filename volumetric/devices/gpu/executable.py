@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base.errors import DeviceError, GenerationError, UnsupportedError
+from volumetric.devices.gpu.call_measuring import MeasuresCalls
 from volumetric.devices.gpu.call_outputs import CallRunner
 from volumetric.devices.gpu.call_schedule import SequenceSpan, schedule_calls
 from volumetric.devices.gpu.encode import RowRecorder
@@ -21,7 +22,6 @@ from volumetric.devices.gpu.graph.graphs import GpuGraphs
 from volumetric.devices.gpu.kernels.attention import PAGE
 from volumetric.devices.gpu.kernels.dispatch import CallRows
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
-from volumetric.devices.gpu.matrix_search import tune_every_product
 from volumetric.devices.gpu.page_pool import PagePool
 from volumetric.devices.gpu.paged_attention import (
     AttentionBuffers,
@@ -31,9 +31,9 @@ from volumetric.devices.gpu.paged_attention import (
     with_kv_dtype,
 )
 from volumetric.devices.gpu.pooled_texts import TextPooling
-from volumetric.devices.gpu.profile import call_times
+from volumetric.devices.gpu.recorded_calls import RecordsCalls
 from volumetric.devices.gpu.recording_cache import RecordingCache
-from volumetric.devices.gpu.row_limits import RowLimits
+from volumetric.devices.gpu.row_limits import UNLIMITED, CallLimits, RowLimits
 from volumetric.devices.gpu.token_loop import Decoder
 from volumetric.devices.gpu.token_picks import Picked, TokenPicks, Wanted
 from volumetric.devices.gpu.value_buffers import ValueBuffers, rows_together
@@ -64,11 +64,10 @@ from volumetric.run.plan import Plan
 from volumetric.run.regroup import regroup_params
 from volumetric.run.sequence_state import check_tokens
 from volumetric.run.state_file import restore_state
-from volumetric.run.step_times import StepTime
 from volumetric.run.text_pooling import Pooling, check_whole_texts
 
 
-class GpuExecutable:
+class GpuExecutable(RecordsCalls, MeasuresCalls):
     """A network bound to weights on one GPU.
 
     Parameters
@@ -81,6 +80,7 @@ class GpuExecutable:
     executor : submits commands; default: prepared native calls
     sources : the original weights, before their groups were narrowed
     shared_with : executable to share matrices of the same sources with; states of either serve both
+    limits : most rows of a call, and of its tail
 
     Raises
     ------
@@ -99,6 +99,7 @@ class GpuExecutable:
         executor: Executor | None = None,
         sources: Params | None = None,
         shared_with: GpuExecutable | None = None,
+        limits: CallLimits = UNLIMITED,
     ) -> None:
         self.context = context
         self.plan: Plan = plan
@@ -119,8 +120,11 @@ class GpuExecutable:
         elif all(part.graph is None for part in parts):
             most = rows_together(graph, most, caps.max_binding)
             shapes = seeing_together(shapes, most)
+        most = most if alone or limits.rows is None else min(most, limits.rows)
         chain = dataclasses.replace(graph, nodes=row_nodes_and_subgraphs(graph, parts))
-        self.scratch: ValueBuffers = ValueBuffers(context, chain, most=most, least=options.context if alone else 1)
+        self.scratch: ValueBuffers = ValueBuffers(
+            context, chain, most=most, least=options.context if alone else 1, tail=limits.tail_rows
+        )
         attends = (node for node in graph.nodes if node.op == "attend")
         cache_shapes = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
         fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
@@ -307,64 +311,6 @@ class GpuExecutable:
         if len(states) > self.recordings.most_singles:
             raise UnsupportedError(f"this GPU samples at most {self.recordings.most_singles} sequences together")
         return self._decoder.run(states, tokens, more, choosers)
-
-    def tune(self) -> None:
-        """Search for faster tunings of the products of a token, used by new states of all executables on this GPU.
-
-        Results are saved in the user's cache. Does nothing on software adapters and without timestamps.
-
-        Raises
-        ------
-        DeviceError : no memory for a copy of the largest matrix
-        """
-        if self.context.software or "timestamp-query" not in self.context.features:
-            return
-        with self.pool.lock:
-            tune_every_product(self.context, self._recorder.products(), halves=self._recorder.halves)
-            self._forget()
-
-    def step_times(self, states: Sequence[GpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
-        """GPU time of the dispatches of a call, see `kernel_times`; several rows are measured from position 0.
-
-        Each kind runs alone, so kinds add up to more than the whole. Of more rows than scratch holds, one chunk runs.
-
-        Raises
-        ------
-        UnsupportedError : the GPU has no timestamps
-        """
-        for state in states:
-            self._room.check(state.position, 1)
-        most = max(1, self.scratch.rows // len(states))
-        part, rows = ("whole", 1) if rows == 1 else ("body", min(rows, most))
-        return self.kernel_times(states, part, rows, repeats=repeats)
-
-    def kernel_times(
-        self, states: Sequence[GpuState], part: str = "whole", rows: int = 1, *, repeats: int = 20
-    ) -> list[StepTime]:
-        """GPU time of each kind of dispatch of one call, see `call_times`. The contents of the states are overwritten.
-
-        Parameters
-        ----------
-        part : ``"whole"`` or ``"body"``, the part for rows without an output
-        rows : rows of each state, at position 0 for more than one, else at the states' positions
-
-        Raises
-        ------
-        UnsupportedError : the GPU has no timestamps
-        """
-        with self.pool.lock:
-            for state in states:
-                self._check_owner(state)
-            positions = [state.position for state in states]
-            if rows > 1:
-                for state in states:
-                    state.trim(0)
-            try:
-                counted, _ = self._place_rows(states, [rows] * len(states))
-                return call_times(self.context, self.recordings.calls(part, counted), counted, repeats)
-            finally:
-                for state, position in zip(states, positions, strict=True):
-                    state.advance(position - state.position)
 
     def update(self, params: Params) -> None:
         """Replace resident weights, see `Updatable.update`."""
