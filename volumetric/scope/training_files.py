@@ -264,8 +264,9 @@ def check_run_files(files: RunFiles) -> None:
     record = files.record
     shown = len(record.steps) or len(record.epochs) or record.layer_names or record.weights.entries
     if not shown and (files.damage() or record.notes):
+        causes = "; ".join(dict.fromkeys([*files.damage(), *record.notes]))
         raise CheckpointError(
-            f"{files.path}: nothing of the run can be read: {'; '.join(dict.fromkeys([*files.damage(), *record.notes]))}",
+            f"{files.path}: nothing of the run can be read: {causes}",
             hint="pass the directory that volumetric train writes",
         )
     for sentence in files.damage():

@@ -232,7 +232,7 @@ class RecordingCache:
     @property
     def control_block(self) -> tuple[Any, int]:
         """The control block of calls, and the rows of a block of a sequence with several rows."""
-        return self.scratch.buffers[self._control], self._block
+        return self.scratch.buffers[self._control], self.block
 
     def pick_calls(self, ways: Ways | None) -> list[BoundDispatch]:
         """Argmax or sampling from the rows of a call; the room for sampling must be reserved."""
