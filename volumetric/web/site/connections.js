@@ -1,0 +1,135 @@
+// How a page reaches the engine: through a worker, or directly in its own thread.
+
+import { EngineError, errorData, errorOf } from "./errors.js";
+import { UrlSource } from "./fetch_pieces.js";
+import { openMachine } from "./machine.js";
+import { CallerSource } from "./sources.js";
+
+/** The engine in a worker. */
+export class WorkerConnection {
+  #worker;
+  #source;
+  #calls = new Map();
+  #number = 0;
+  #failure = null;
+  #lose;
+  /** A promise of the error, if the GPU is lost. */
+  lost = new Promise(resolve => {
+    this.#lose = resolve;
+  });
+
+  /**
+   * @param {string} address of worker.js
+   * @param {object | null} source of the caller
+   * @param {[string, string][] | null} modules name and text of the engine's modules, each after those that it imports
+   */
+  constructor(address, source, modules = null) {
+    this.#source = source;
+    this.#worker = modules ? startWorkerOf(modules) : startWorker(address);
+    this.#worker.onmessage = ({ data }) => this.#receive(data);
+    this.#worker.onerror = event => {
+      event.preventDefault();
+      this.fail(new EngineError(`The engine's worker does not run: ${event.message || "its script cannot be loaded"}.`, "Serve engine.js and the files beside it from one folder."));
+    };
+  }
+
+  /** Call a method; `onEvent` gets what it reports meanwhile. */
+  call(method, args, onEvent = () => {}, signal = null, transfer = []) {
+    if (this.#failure) return Promise.reject(this.#failure);
+    const call = ++this.#number;
+    return new Promise((resolve, reject) => {
+      const cancel = () => this.#worker.postMessage({ cancel: call });
+      const end = () => {
+        this.#calls.delete(call);
+        signal?.removeEventListener("abort", cancel);
+      };
+      this.#calls.set(call, {
+        onEvent,
+        resolve: result => (end(), resolve(result)),
+        reject: error => (end(), reject(error)),
+      });
+      this.#worker.postMessage({ call, method, args }, transfer);
+      signal?.addEventListener("abort", cancel);
+      if (signal?.aborted) cancel();
+    });
+  }
+
+  /** End the worker; all calls fail. */
+  fail(error) {
+    this.#failure ??= error;
+    this.#worker.terminate();
+    for (const { reject } of [...this.#calls.values()]) reject(error);
+  }
+
+  async #receive(data) {
+    if (data.ask) {
+      try {
+        this.#worker.postMessage({ answer: data.ask, result: await this.#source[data.method]?.(...data.args) });
+      } catch (error) {
+        this.#worker.postMessage({ answer: data.ask, error: errorData(error) });
+      }
+      return;
+    }
+    if (data.lost) this.#lose(errorOf(data.lost));
+    const call = this.#calls.get(data.call);
+    if (!call) return;
+    if (data.error) call.reject(errorOf(data.error));
+    else if (Object.hasOwn(data, "event")) call.onEvent(data.event);
+    else call.resolve(data.result);
+  }
+}
+
+/** Start a worker at an address; one of another host starts as a script that imports it. */
+function startWorker(address) {
+  const own = address.startsWith("blob:") || new URL(address).origin === globalThis.location?.origin;
+  const script = own ? address : scriptAddress(`import ${JSON.stringify(address)};`);
+  return new Worker(script, { type: "module", name: "volumetric" });
+}
+
+const scriptAddress = text => URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+
+/**
+ * Start a worker from texts of modules. Pages that are files may start no module, and a worker cannot import their blobs:
+ * so a script makes the blobs in the worker, and hands on what arrives meanwhile.
+ */
+function startWorkerOf(modules) {
+  const script = `const early = [], addresses = {};
+    onmessage = one => early.push(one);
+    for (const [name, text] of ${JSON.stringify(modules)}) {
+      const whole = text.replace(/(\\b(?:from|import)\\s*)"(?:\\.|@[a-z]+)\\/([^"]+)"/g, (all, word, other) => word + JSON.stringify(addresses[other]));
+      addresses[name] = URL.createObjectURL(new Blob([whole], { type: "text/javascript" }));
+    }
+    globalThis.ownAddresses = addresses;
+    import(addresses["worker.js"]).then(() => early.forEach(one => onmessage(one)), error => setTimeout(() => { throw error; }));`;
+  return new Worker(scriptAddress(script), { name: "volumetric" });
+}
+
+/** The engine in the page's own thread. */
+export class DirectConnection {
+  #source;
+  #machine = null;
+  #failure = null;
+
+  constructor(source) {
+    this.#source = source;
+  }
+
+  async call(method, args, onEvent = () => {}, signal = null) {
+    if (this.#failure) throw this.#failure;
+    const cancel = signal ?? { aborted: false };
+    if (method !== "load") return this.#machine.call(method, args, onEvent, cancel);
+    const [{ url, ...options }] = args;
+    const source = url === null ? new CallerSource(this.#source) : new UrlSource(url, { signal });
+    this.#machine = await openMachine(source, options, onEvent, cancel);
+    return this.#machine.info;
+  }
+
+  get lost() {
+    return this.#machine.lost;
+  }
+
+  fail(error) {
+    this.#failure ??= error;
+    this.#machine?.device.destroy();
+  }
+}
