@@ -4,7 +4,7 @@
 (() => {
   const addresses = {};
   for (const element of document.querySelectorAll("script[data-module]")) {
-    const text = element.textContent.replace(/"@scope\/([^"]+)"/g, (whole, name) => JSON.stringify(addresses[name]));
+    const text = element.textContent.replace(/"@page\/([^"]+)"/g, (whole, name) => JSON.stringify(addresses[name]));
     addresses[element.dataset.module] = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
   }
   const fail = error => {
