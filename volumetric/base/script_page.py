@@ -7,8 +7,10 @@ address for each, so the page also opens from a file; a Content-Security-Policy 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import html
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -63,6 +65,7 @@ def inline_page(
     data: Mapping[str, str],
     blobs: Sequence[bytes] = (),
     metas: Mapping[str, str] | None = None,
+    packed: bool = False,
     connect: str = "'self' blob:",
 ) -> str:
     """Return a page whose script ``main.js`` is started with the addresses of all others.
@@ -73,36 +76,31 @@ def inline_page(
     style : CSS
     body : HTML before the scripts
     scripts : from `scripts_for`
-    data : id of an element → JSON text
+    data : name → JSON text, in elements with these ids
     blobs : bytes, each in an element ``script[data-blob]`` as base64
     metas : name → content of further meta elements
+    packed : write scripts and data as one gzip archive; ``start`` gets the data as its second argument
     connect : what scripts may fetch, as a policy's ``connect-src``
     """
     loader = page_part("loader.js")
-    modules = "".join(
-        f'<script type="text/plain" data-module="{name}">{_inert(_with_names(name, text))}</script>\n'
-        for name, text in scripts.items()
-    )
-    encoded = "".join(
-        f'<script type="text/plain" data-blob="{i}">{base64.b64encode(blob).decode()}</script>\n'
-        for i, blob in enumerate(blobs)
-    )
+    linked = [(name, _with_names(name, text)) for name, text in scripts.items()]
     policy = (
         f"default-src 'none'; script-src '{source_hash(loader)}' blob:; worker-src blob:; style-src 'unsafe-inline'; "
         f"img-src data: blob:; media-src blob:; connect-src {connect}; form-action 'none'; base-uri 'none'"
     )
-    # a "<" in a name could end the script with "</script>"
-    texts = "".join(
-        '<script type="application/json" id="{}">{}</script>\n'.format(name, text.replace("<", "\\u003c"))
-        for name, text in data.items()
-    )
     extra = "".join(f'<meta name="{name}" content="{html.escape(text)}">\n' for name, text in (metas or {}).items())
+    contents = _archive(linked, data) if packed else _texts(data)
+    contents += "".join(
+        f'<script type="text/plain" data-blob="{i}">{base64.b64encode(blob).decode()}</script>\n'
+        for i, blob in enumerate(blobs)
+    )
+    contents += "" if packed else _modules(linked)
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{extra}'
         f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n<body>\n"
-        f"<noscript>This page needs JavaScript.</noscript>\n{body}\n{texts}{encoded}{modules}"
+        f"<noscript>This page needs JavaScript.</noscript>\n{body}\n{contents}"
         f"<script>{loader}</script>\n</body>\n</html>\n"
     )
 
@@ -124,6 +122,27 @@ def _script_text(name: str, folder: Traversable) -> str:
         if file.is_file():
             return file.read_text("utf-8")
     raise SpecError(f"there is no script {name}")
+
+
+def _archive(modules: Sequence[tuple[str, str]], data: Mapping[str, str]) -> str:
+    """Return an element with all scripts and data, compressed."""
+    text = json.dumps({"modules": modules, "texts": data}, ensure_ascii=False, separators=(",", ":"))
+    packed = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+    return f'<script type="text/plain" data-archive>{packed}</script>\n'
+
+
+def _texts(data: Mapping[str, str]) -> str:
+    # a "<" in a name could end the script with "</script>"
+    return "".join(
+        '<script type="application/json" id="{}">{}</script>\n'.format(name, text.replace("<", "\\u003c"))
+        for name, text in data.items()
+    )
+
+
+def _modules(modules: Sequence[tuple[str, str]]) -> str:
+    return "".join(
+        f'<script type="text/plain" data-module="{name}">{_inert(text)}</script>\n' for name, text in modules
+    )
 
 
 def _with_names(name: str, text: str) -> str:

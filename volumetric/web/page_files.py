@@ -62,6 +62,7 @@ def single_page(network: Mapping[str, Any], pieces: Iterable[bytes], texts: Mapp
             "files": json.dumps({name: text.decode() for name, text in texts.items()}, separators=(",", ":")),
         },
         blobs=tuple(pieces),
+        packed=True,
         connect="blob:",
     )
     size = len(page.encode())

@@ -1,12 +1,21 @@
 // Makes the page's modules importable without a server: each gets a blob address, in the order in which they stand, so
-// that every import is of a module before it.
+// that every import is of a module before it. Then main.js starts, with the addresses and the page's packed texts.
 "use strict";
 (() => {
-  const addresses = {};
-  for (const element of document.querySelectorAll("script[data-module]")) {
-    const text = element.textContent.replace(/"@page\/([^"]+)"/g, (whole, name) => JSON.stringify(addresses[name]));
-    addresses[element.dataset.module] = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
-  }
+  const unpacked = async text => {
+    const bytes = Uint8Array.from(atob(text.trim()), one => one.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  };
+  const begin = async () => {
+    const archive = document.querySelector("script[data-archive]"), addresses = {};
+    const standing = [...document.querySelectorAll("script[data-module]")].map(one => [one.dataset.module, one.textContent]);
+    const { modules, texts } = archive ? await unpacked(archive.textContent) : { modules: standing, texts: {} };
+    for (const [name, text] of modules) {
+      const linked = text.replace(/"@page\/([^"]+)"/g, (whole, other) => JSON.stringify(addresses[other]));
+      addresses[name] = URL.createObjectURL(new Blob([linked], { type: "text/javascript" }));
+    }
+    await (await import(addresses["main.js"])).start(addresses, texts);
+  };
   const fail = error => {
     const text = document.createElement("pre");
     text.className = "failure";
@@ -14,5 +23,5 @@
     document.body.prepend(text);
     document.documentElement.dataset.failed = "true";
   };
-  import(addresses["main.js"]).then(main => main.start(addresses)).catch(error => { console.error(error); fail(error); });
+  begin().catch(error => { console.error(error); fail(error); });
 })();

@@ -8,8 +8,8 @@ const VIEWS = ["numbers", "field", "image", "stream", "cartpole", "chat", "simil
 /** Views for kinds of networks whose export names none. */
 const FOR_KIND = { rows: "numbers", stream: "stream", ticks: "stream", language: "chat", encoder: "similarity" };
 
-/** Show the network. `addresses` has the address of each script, if the page is one file. */
-export async function start(addresses = {}) {
+/** Show the network. A page of one file passes the address of each script, and its texts. */
+export async function start(addresses = {}, texts = null) {
   const root = document.getElementById("page");
   const title = h("h1", {}, document.title), device = h("p", { class: "device dim", id: "device" }), tools = h("div", { class: "tools" });
   const bar = h("progress", { max: 1, "aria-label": "Loading the network" }), now = h("p", { class: "dim", role: "status" }, "Reading the network…");
@@ -34,7 +34,7 @@ export async function start(addresses = {}) {
   };
 
   try {
-    const model = await load(networkSource(), { addresses, onProgress: event => showProgress(event, bar, now) });
+    const model = await load(networkSource(texts), { addresses, worker: location.protocol !== "file:", onProgress: event => showProgress(event, bar, now) });
     const network = model.info;
     document.title = title.textContent = String(network.title || "A network");
     device.textContent = deviceLine(network);
