@@ -30,7 +30,7 @@ from benchmarks.known_shapes import MODELS, network, params
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.autotune import TimedProduct, search_tunings
 from volumetric.devices.gpu.executable import GpuExecutable
-from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
+from volumetric.devices.gpu.gpu_context import BoundDispatch
 from volumetric.devices.gpu.kernels import gemm_tiles
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.gemm_tiles import GemmTile, choose_tile
@@ -43,6 +43,7 @@ from volumetric.devices.gpu.kernels.matmul import (
     tune_matvec,
 )
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.devices.gpu.profile import passes_seconds
 from volumetric.dtypes import Scheme
 from volumetric.run import Executable, RunOptions, lower
@@ -54,7 +55,7 @@ CONTEXT = 1024
 class Tiled(TimedProduct):
     """A product that runs by tiles, too."""
 
-    def __init__(self, context: GpuContext, shape: MatmulShape, units: int, cold_bytes: int, *, rows: int) -> None:
+    def __init__(self, context: OpenGpu, shape: MatmulShape, units: int, cold_bytes: int, *, rows: int) -> None:
         super().__init__(context, shape, units, cold_bytes, rows=rows)
         self._stats = context.buffer(16 * rows, "row statistics")
 

@@ -21,13 +21,14 @@ from benchmarks.arguments import argument_parser
 from benchmarks.gpu_graph_ops import torch_with_cuda
 from volumetric.base._typing import Array
 from volumetric.devices.gpu import GpuDevice
-from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
+from volumetric.devices.gpu.gpu_context import BoundDispatch
 from volumetric.devices.gpu.kernels.dispatch import ONE_ROW
 from volumetric.devices.gpu.kernels.graph import gemm, matrix_gemm
 from volumetric.devices.gpu.kernels.graph.grouped_gemm import product_of
 from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweredNode, LoweringRequest
 from volumetric.devices.gpu.kernels.graph.matrix_gemm import EMULATED_TILE
 from volumetric.devices.gpu.kernels.matrix_tiles import TILES, MatrixTile
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.devices.gpu.profile import passes_seconds
 
 RUNS, REPEATS = 7, 20
@@ -58,7 +59,7 @@ class Product:
     def flops(self) -> float:
         return 2.0 * self.groups * self.m * self.n * self.k
 
-    def request(self, context: GpuContext) -> LoweringRequest:
+    def request(self, context: OpenGpu) -> LoweringRequest:
         a = (self.k, self.m) if self.sides[0] == "t" else (self.m, self.k)
         b = (self.n, self.k) if self.sides[1] == "t" else (self.k, self.n)
         attrs = {
@@ -99,7 +100,7 @@ def products(rows: int, width: int, hidden: int, vocabulary: int, heads: int, le
     return cases
 
 
-def bind(context: GpuContext, lowered: LoweredNode, a: Any, b: Any, c: Any) -> list[BoundDispatch]:
+def bind(context: OpenGpu, lowered: LoweredNode, a: Any, b: Any, c: Any) -> list[BoundDispatch]:
     places = {
         "input": [a, b],
         "output": [c],
@@ -160,7 +161,7 @@ def report(name: str, product: Product, seconds: list[float], error: float | Non
     )
 
 
-def measure(context: GpuContext, product: Product, torch: Any, *, every: bool, check: bool) -> None:
+def measure(context: OpenGpu, product: Product, torch: Any, *, every: bool, check: bool) -> None:
     request = product.request(context)
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape, np.float32) for shape in request.inputs)

@@ -31,10 +31,10 @@ _asked: dict[str, set[Hashable]] = {kind: set() for kind in KINDS}
 def watch() -> None:
     """Note from now on what is asked for."""
     from volumetric.devices.cpu.kernels.jit import KernelLibrary
-    from volumetric.devices.gpu.gpu_context import GpuContext
+    from volumetric.devices.gpu.open_gpu import OpenGpu
 
     _note(KernelLibrary, "compile", "kernels", lambda library, name, *constants: (library.home, name, constants))
-    _note(GpuContext, "pipeline", "pipelines", lambda context, dispatch: (repr(context.caps), dispatch.key))
+    _note(OpenGpu, "pipeline", "pipelines", lambda context, dispatch: (repr(context.caps), dispatch.key))
 
 
 def _note(owner: Any, method: str, kind: str, key: Callable[..., Hashable]) -> None:

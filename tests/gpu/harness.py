@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tests.blocks import random_blocks
 from volumetric.devices.gpu.call_schedule import CONTROL_BYTES, SequenceSpan, control_words, count_rows
-from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.kernels.dispatch import CallRows, Dispatch
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.dtypes import Packed, Scheme, decode, encode
 
 NARROWED: Mapping[str, Mapping[str, Any]] = {
@@ -40,7 +40,7 @@ def zero_aligned(array: NDArray[Any]) -> NDArray[np.float32]:
 class Kernel:
     """Runs dispatches on a context, and frees what it made."""
 
-    def __init__(self, context: GpuContext) -> None:
+    def __init__(self, context: OpenGpu) -> None:
         self.context = context
         self.caps = context.caps
         self._owned: list[Any] = []

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from volumetric.devices.gpu.gpu_commands import Command, PassCommand, encode_pass
-from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
+from volumetric.devices.gpu.gpu_context import BoundDispatch
+from volumetric.devices.gpu.open_gpu import OpenGpu
 
 
 class PlainExecutor:
     """Plain wgpu-py calls: works wherever wgpu-py does."""
 
-    def __init__(self, context: GpuContext) -> None:
+    def __init__(self, context: OpenGpu) -> None:
         self._context = context
 
     def prepare(self, calls: Sequence[BoundDispatch]) -> Sequence[BoundDispatch]:

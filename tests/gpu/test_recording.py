@@ -15,8 +15,8 @@ from tests.networks import tiny_llama
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.command_list import GpuRecording, RecordedDispatch
 from volumetric.devices.gpu.executable import GpuExecutable
-from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, CallRows, Dispatch, WorkgroupGrid
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.graph import GraphBuilder
 from volumetric.layers import LSTM, Dense
 from volumetric.network import Network, initialise
@@ -50,7 +50,7 @@ def entry_of(data: dict[str, Any]) -> RecordedDispatch:
 class Host:
     """Another context, which has the contents of the buffers that a recording names, and shaders."""
 
-    def __init__(self, context: GpuContext, made: GpuRecording, contents: Mapping[str, Any]) -> None:
+    def __init__(self, context: OpenGpu, made: GpuRecording, contents: Mapping[str, Any]) -> None:
         self.context = context
         self.recording = made
         self.buffers = {name: context.buffer(size, name, uniform=True) for name, size in made.sizes.items()}

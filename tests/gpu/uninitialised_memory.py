@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from volumetric.devices.gpu import gpu_context
+from volumetric.devices.gpu import dispatch_binding
 from volumetric.devices.gpu.shaders import LinkedShader
 
 _VARIABLE = re.compile(r"\bvar<workgroup>\s+(\w+)\s*:\s*(?:array<([\w<>]+),\s*([^;]+)>|([\w<>]+))\s*;")
@@ -54,5 +54,5 @@ def soiled(linked: LinkedShader) -> LinkedShader:
 
 def pytest_configure(config: Any) -> None:
     """Let every context compile soiled modules."""
-    link = gpu_context.link
-    gpu_context.link = lambda *args, **options: soiled(link(*args, **options))
+    link = dispatch_binding.link
+    dispatch_binding.link = lambda *args, **options: soiled(link(*args, **options))

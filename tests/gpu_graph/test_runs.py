@@ -12,12 +12,12 @@ from tests.devices import command_buffers, narrowed_graphs
 from tests.gpu.plain_executor import PlainExecutor
 from volumetric.base.errors import DeviceError
 from volumetric.devices.gpu.gpu_commands import CopyCommand
-from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.graph import GpuGraphs
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.graph import GraphBuilder
 
 
-@pytest.mark.parametrize("executor", [GpuContext.new_executor, PlainExecutor])
+@pytest.mark.parametrize("executor", [OpenGpu.new_executor, PlainExecutor])
 def test_a_run_encoded_ahead_sees_what_was_written_meanwhile(executor: Callable[[Any], Any]) -> None:
     context = narrowed_graphs("native").context
     graphs = GpuGraphs(context, executor(context))

@@ -11,9 +11,9 @@ import pytest
 from tests.devices import command_buffers, narrowed_graphs
 from tests.gpu.plain_executor import PlainExecutor
 from volumetric.base.errors import ShapeError
-from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.graph import GpuGraphs
 from volumetric.devices.gpu.graph.gpu_program import GpuProgram
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.run_series import Carry, PickedRows, run_one_by_one, run_series
 
@@ -51,7 +51,7 @@ def opened(graphs: Any) -> tuple[Any, Any]:
     return graphs.compile(accumulating(), store), store
 
 
-@pytest.mark.parametrize("executor", [GpuContext.new_executor, PlainExecutor])
+@pytest.mark.parametrize("executor", [OpenGpu.new_executor, PlainExecutor])
 @pytest.mark.parametrize("picked", [False, True])
 def test_a_series_has_the_bits_of_single_runs(picked: bool, executor: Callable[[Any], Any]) -> None:
     context = narrowed_graphs("native").context

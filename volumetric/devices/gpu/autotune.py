@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from volumetric.devices.gpu.call_schedule import CONTROL_BYTES, SequenceSpan, control_words
-from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
+from volumetric.devices.gpu.gpu_context import BoundDispatch
 from volumetric.devices.gpu.kernels import matmul
 from volumetric.devices.gpu.kernels.dispatch import CallRows, ceil_div
 from volumetric.devices.gpu.kernels.matmul import MatmulShape, MatvecTuning, neighbour_tunings, tune_matvec
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.devices.gpu.profile import passes_seconds
 
 _COLD_BYTES = 128 << 20
@@ -23,7 +24,7 @@ _BETTER = 0.985
 
 
 def search_tunings(
-    context: GpuContext, shape: MatmulShape, units: int, start: MatvecTuning, *, cold_bytes: int = _COLD_BYTES
+    context: OpenGpu, shape: MatmulShape, units: int, start: MatvecTuning, *, cold_bytes: int = _COLD_BYTES
 ) -> dict[MatvecTuning, float]:
     """Search from `start` through ever faster neighbours; returns the seconds of each tuning tried.
 
@@ -54,7 +55,7 @@ def search_tunings(
     return times
 
 
-def tune_products(context: GpuContext, products: Iterable[tuple[MatmulShape, int]]) -> None:
+def tune_products(context: OpenGpu, products: Iterable[tuple[MatmulShape, int]]) -> None:
     """Search for each product and store the winners.
 
     Raises
@@ -74,7 +75,7 @@ def tune_products(context: GpuContext, products: Iterable[tuple[MatmulShape, int
 class TimedProduct:
     """A matrix product of up to `rows` rows of x over several copies of a matrix of zeros."""
 
-    def __init__(self, context: GpuContext, shape: MatmulShape, units: int, cold_bytes: int, *, rows: int = 1) -> None:
+    def __init__(self, context: OpenGpu, shape: MatmulShape, units: int, cold_bytes: int, *, rows: int = 1) -> None:
         self._context, self._shape, self._units = context, shape, units
         outputs = shape.parts * units
         nbytes = outputs * shape.format.row_bytes(shape.k)

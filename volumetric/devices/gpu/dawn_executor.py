@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 
 from volumetric.base.errors import DeviceError
 from volumetric.devices.gpu.gpu_commands import Command, PassCommand
-from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
+from volumetric.devices.gpu.gpu_context import BoundDispatch
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.devices.gpu.prepared_passes import CommandRecorder, CommandSlice, PreparedPass, submission_slices
 from volumetric.devices.gpu.webgpu.dawn import THREADS
 
@@ -68,7 +69,7 @@ class _DawnCalls:
 
     __slots__ = ("_context", "_doing")
 
-    def __init__(self, context: GpuContext, doing: str) -> None:
+    def __init__(self, context: OpenGpu, doing: str) -> None:
         self._context, self._doing = context, doing
 
     def __enter__(self) -> None:
@@ -89,7 +90,7 @@ class _DawnCalls:
 class DawnExecutor:
     """Executor with prepared low-level calls into Dawn."""
 
-    def __init__(self, context: GpuContext) -> None:
+    def __init__(self, context: OpenGpu) -> None:
         from wgpudawn.backends.dawn import _api
         from wgpudawn.backends.dawn._ffi import c_callback, callbacks
         from wgpudawn.backends.dawn._helpers import get_wgpu_instance

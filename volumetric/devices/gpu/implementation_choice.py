@@ -18,8 +18,8 @@ import platformdirs
 from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import CheckpointError, DeviceError
 from volumetric.devices.gpu.adapters import GpuAdapter
-from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.implementation_speed import ImplementationSpeed, measure_speed
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.devices.gpu.webgpu.webgpu_implementation import NAMES, VARIABLE, implementation_by_hand, webgpu
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ def choose_implementation(
 
 def measure_implementation(adapter: GpuAdapter, name: str) -> ImplementationSpeed:
     """Open a GPU by one implementation, measure it, and close it."""
-    context = GpuContext(adapter, name)
+    context = OpenGpu(adapter, name)
     try:
         return measure_speed(context)
     finally:

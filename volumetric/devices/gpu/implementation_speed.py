@@ -14,12 +14,13 @@ from typing import Any
 
 from volumetric.devices.gpu.call_schedule import CONTROL_BYTES, SequenceSpan, control_words
 from volumetric.devices.gpu.gpu_commands import Command, CopyCommand, PassCommand
-from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
+from volumetric.devices.gpu.gpu_context import BoundDispatch
 from volumetric.devices.gpu.kernels import gemm_tiles, matmul, matrix_tiles
 from volumetric.devices.gpu.kernels.dispatch import CallRows, Caps, Dispatch, ceil_div
 from volumetric.devices.gpu.kernels.gemm_tiles import choose_tile
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.gpu.open_gpu import OpenGpu
 
 _WIDTH = 2048
 _TOKEN_PRODUCTS = 96
@@ -43,7 +44,7 @@ class ImplementationSpeed:
 
 
 def measure_speed(
-    context: GpuContext,
+    context: OpenGpu,
     *,
     width: int = _WIDTH,
     rows: int = _PROMPT_ROWS,
@@ -105,7 +106,7 @@ def prompt_product(shape: MatmulShape, rows: int, caps: Caps, *, halves: bool) -
     return matrix_tiles.halve_rows(shape), matrix_tiles.matrix_gemm(shape, caps, cut, first=0, units=shape.n)
 
 
-def _bound(context: GpuContext, dispatch: Dispatch, buffers: dict[str, Any], x: str, y: str) -> BoundDispatch:
+def _bound(context: OpenGpu, dispatch: Dispatch, buffers: dict[str, Any], x: str, y: str) -> BoundDispatch:
     named = {**buffers, "x": buffers["halved" if dispatch.kernel == "matrix_gemm" else x], "y": buffers[y]}
     declared = {binding.name for binding in context.pipeline(dispatch).linked.bindings}
     return context.bind(dispatch, {name: buffer for name, buffer in named.items() if name in declared})

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from volumetric.devices.gpu.autotune import TimedProduct, tune_products
-from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
+from volumetric.devices.gpu.gpu_context import BoundDispatch
 from volumetric.devices.gpu.kernels import matrix_tiles
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
 from volumetric.devices.gpu.kernels.matrix_tiles import MatrixCut, candidates, choose_cut
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.devices.gpu.profile import passes_seconds
 
 _COLD_BYTES = 128 << 20
@@ -27,7 +28,7 @@ _BETTER = 0.97
 
 
 def search_cuts(
-    context: GpuContext, shape: MatmulShape, units: int, rows: int, *, cold_bytes: int = _COLD_BYTES
+    context: OpenGpu, shape: MatmulShape, units: int, rows: int, *, cold_bytes: int = _COLD_BYTES
 ) -> dict[MatrixCut, float]:
     """Time all candidates for `rows` rows, the default first; returns the seconds of a product with each.
 
@@ -48,14 +49,14 @@ def search_cuts(
         product.close()
 
 
-def tune_every_product(context: GpuContext, products: list[tuple[MatmulShape, int]], *, halves: bool) -> None:
+def tune_every_product(context: OpenGpu, products: list[tuple[MatmulShape, int]], *, halves: bool) -> None:
     """Search for tunings of products of a row; with `halves` also of many, on matrix units."""
     tune_products(context, products)
     if halves and context.caps.matrix_units:
         tune_matrix_products(context, products)
 
 
-def tune_matrix_products(context: GpuContext, products: Iterable[tuple[MatmulShape, int]]) -> None:
+def tune_matrix_products(context: OpenGpu, products: Iterable[tuple[MatmulShape, int]]) -> None:
     """Search for each product, and store the winners; raises as `search_cuts`."""
     for shape, units in products:
         if not matrix_tiles.takes(shape.format):
@@ -78,7 +79,7 @@ class TimedMatrixProduct(TimedProduct):
     times slower than others within a model.
     """
 
-    def __init__(self, context: GpuContext, shape: MatmulShape, units: int, cold_bytes: int, *, rows: int) -> None:
+    def __init__(self, context: OpenGpu, shape: MatmulShape, units: int, cold_bytes: int, *, rows: int) -> None:
         super().__init__(context, shape, units, cold_bytes, rows=rows)
         self._halved = context.buffer(2 * rows * matrix_tiles.halved_stride(shape.k), "halved rows")
         self._undo = context.buffer(4 * rows, "powers of two")

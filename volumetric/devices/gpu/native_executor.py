@@ -21,7 +21,8 @@ from typing import Any
 
 from volumetric.base.errors import DeviceError
 from volumetric.devices.gpu.gpu_commands import Command, PassCommand
-from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
+from volumetric.devices.gpu.gpu_context import BoundDispatch
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.devices.gpu.prepared_passes import ALL, CommandRecorder, CommandSlice, PreparedPass, submission_slices
 
 _ALONE = 32
@@ -36,7 +37,7 @@ class _NativeCalls:
 
     __slots__ = ("_context", "_doing", "_handler")
 
-    def __init__(self, handler: Any, context: GpuContext, doing: str) -> None:
+    def __init__(self, handler: Any, context: OpenGpu, doing: str) -> None:
         self._handler, self._context, self._doing = handler, context, doing
 
     def __enter__(self) -> None:
@@ -63,7 +64,7 @@ class _RecordedCommands:
 class _Submissions:
     """The queue, and command buffers finished on the other thread for it and not yet submitted."""
 
-    def __init__(self, context: GpuContext) -> None:
+    def __init__(self, context: OpenGpu) -> None:
         from wgpu.backends.wgpu_native import _api
 
         self._context = context
@@ -108,7 +109,7 @@ class _Submissions:
 class NativeExecutor:
     """Executor with prepared low-level calls."""
 
-    def __init__(self, context: GpuContext) -> None:
+    def __init__(self, context: OpenGpu) -> None:
         from wgpu.backends.wgpu_native import _api
 
         ffi, self._lib = _api.ffi, _api.lib

@@ -11,6 +11,7 @@ from volumetric.base.errors import UnsupportedError
 from volumetric.devices.gpu.gpu_commands import encode_calls
 from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
 from volumetric.devices.gpu.kernels.dispatch import CallRows
+from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.run.step_times import WHOLE, StepTime
 
 _WARM_SECONDS = 0.3
@@ -50,7 +51,7 @@ def passes_seconds(
     ------
     UnsupportedError : the GPU has no timestamps
     """
-    if "timestamp-query" not in context.features:
+    if not isinstance(context, OpenGpu) or "timestamp-query" not in context.features:
         raise UnsupportedError("this GPU has no timestamps", hint="measure whole tokens instead")
     count = 2 * len(passes)
     queries = context.device.create_query_set(type="timestamp", count=count)

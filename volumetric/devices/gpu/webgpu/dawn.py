@@ -17,7 +17,7 @@ from volumetric.devices.gpu.webgpu.webgpu_implementation import WebGpu
 
 if TYPE_CHECKING:
     from volumetric.devices.gpu.dawn_executor import DawnExecutor
-    from volumetric.devices.gpu.gpu_context import GpuContext
+    from volumetric.devices.gpu.open_gpu import OpenGpu
 
 _log = logging.getLogger(__name__)
 _TOGGLES: Final = ("allow_unsafe_apis", "vulkan_enable_f16_on_nvidia")
@@ -142,7 +142,7 @@ class Dawn:
         """Return a nanosecond, to which Dawn converts the ticks of the driver."""
         return 1e-9
 
-    def executor(self, context: GpuContext) -> DawnExecutor:
+    def executor(self, context: OpenGpu) -> DawnExecutor:
         """Return an executor with prepared calls."""
         from volumetric.devices.gpu.dawn_executor import DawnExecutor
 

@@ -96,7 +96,7 @@ class WebGpu(Protocol):
         ...
 
     def executor(self, context: Any) -> Any:
-        """Return an `Executor` with prepared calls for an open `GpuContext`."""
+        """Return an `Executor` with prepared calls for an `OpenGpu`."""
         ...
 
 

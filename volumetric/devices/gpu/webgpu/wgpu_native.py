@@ -12,8 +12,8 @@ from volumetric.devices.gpu.shaders.dialects import Dialect
 from volumetric.devices.gpu.webgpu.webgpu_implementation import WebGpu
 
 if TYPE_CHECKING:
-    from volumetric.devices.gpu.gpu_context import GpuContext
     from volumetric.devices.gpu.native_executor import NativeExecutor
+    from volumetric.devices.gpu.open_gpu import OpenGpu
 
 _log = logging.getLogger(__name__)
 _OWN_NAMES: Final = {"subgroups": "subgroup"}
@@ -119,7 +119,7 @@ class WgpuNative:
 
         return 1e-9 * _api.lib.wgpuQueueGetTimestampPeriod(queue._internal)
 
-    def executor(self, context: GpuContext) -> NativeExecutor:
+    def executor(self, context: OpenGpu) -> NativeExecutor:
         """Return an executor with prepared calls."""
         from volumetric.devices.gpu.native_executor import NativeExecutor
 
