@@ -51,7 +51,7 @@ def save_web(
     title: str | None = None,
     licence: str | None = None,
     image: tuple[int, int] | None = None,
-    rows: Sequence[int] = (1, 16),
+    rows: Sequence[int] = (1, 64),
     context: int | None = None,
     dtype: str | None = None,
 ) -> WebPage:

@@ -5,7 +5,7 @@ import { h, short } from "../elements.js";
 import { fieldsOf, inputsOf, sliders, widthOf } from "../fields.js";
 import { latestRun, milliseconds } from "../latest_run.js";
 
-const SIDE = 40;
+const SIDE = 32;
 
 export async function show(stage, model, app) {
   const network = model.info, [x, y] = fieldsOf(network), port = Object.keys(network.outputs)[0];
@@ -74,22 +74,29 @@ export async function show(stage, model, app) {
         h("thead", {}, h("tr", {}, [x.name, y.name, "expected", ...names].map(name => h("th", { scope: "col" }, name)))), expected) : null));
 
   await ask(near([controls.values]));
-  const axis = field => Array.from({ length: SIDE }, (_, i) => place((i + .5) / SIDE, field));
-  try {
-    const begun = performance.now();
-    const all = (await model.run(near(axis(y).reverse().flatMap(b => axis(x).map(a => [a, b])))))[port];
-    values = Array.from({ length: SIDE * SIDE }, (_, i) => meaning(network, port, all.subarray(i * width, (i + 1) * width))).flat();
-    for (let i = 0; i < values.length; i += width) { low = i ? Math.min(low, values[i]) : values[i]; high = i ? Math.max(high, values[i]) : values[i]; }
-    app.speed(`${SIDE * SIDE} points in ${milliseconds(performance.now() - begun)}`);
-    if (samples.length && samples.length <= 32) {
-      const outputs = (await model.run(near(samples.map(sample => sample.x))))[port];
-      expected.replaceChildren(...samples.map((sample, r) => h("tr", {}, [...sample.x, sample.y, ...meaning(network, port, outputs.subarray(r * width, (r + 1) * width))]
-        .map(value => h("td", { class: "number" }, short(value))))));
+  fill();
+
+  /** Compute samples and plane; the page can be used meanwhile. */
+  async function fill() {
+    try {
+      if (samples.length && samples.length <= 32) {
+        const outputs = (await model.run(near(samples.map(sample => sample.x))))[port];
+        expected.replaceChildren(...samples.map((sample, r) => h("tr", {}, [...sample.x, sample.y, ...meaning(network, port, outputs.subarray(r * width, (r + 1) * width))]
+          .map(value => h("td", { class: "number" }, short(value))))));
+      }
+      const axis = field => Array.from({ length: SIDE }, (_, i) => place((i + .5) / SIDE, field));
+      const begun = performance.now();
+      const all = (await model.run(near(axis(y).reverse().flatMap(b => axis(x).map(a => [a, b])))))[port];
+      values = Array.from({ length: SIDE * SIDE }, (_, i) => meaning(network, port, all.subarray(i * width, (i + 1) * width))).flat();
+      low = high = values[0];
+      for (let i = 0; i < values.length; i += width) { low = Math.min(low, values[i]); high = Math.max(high, values[i]); }
+      app.speed(`${SIDE * SIDE} points in ${milliseconds(performance.now() - begun)}`);
+      canvas.dataset.filled = "true";
+    } catch (error) {
+      app.fail(error);
     }
-  } catch (error) {
-    app.fail(error);
+    redraw();
   }
-  redraw();
 }
 
 const mix = (a, b, share) => a.map((part, i) => part + (b[i] - part) * share);
