@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -73,6 +74,7 @@ def _handler(server: StaticServer) -> type[BaseHTTPRequestHandler]:
             if cuts:
                 self.wfile.write(body[first : first + cuts.pop(0)])
                 self.wfile.flush()
+                time.sleep(0.2)  # so that the browser hands on what it has before it learns of the end
                 self.connection.close()
                 return
             self.wfile.write(body[first:])

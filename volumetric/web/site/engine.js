@@ -81,6 +81,11 @@ class Model {
     return this.#connection.call("embed", [texts, options]);
   }
 
+  /** Return the scores of a text's classes, or of each of several. */
+  classify(texts) {
+    return this.#connection.call("classify", [texts]);
+  }
+
   /** Write numbers to a buffer of the network. */
   write(buffer, values, offset = 0) {
     return this.#connection.call("write", [buffer, values, offset]);
