@@ -13,6 +13,7 @@ from volumetric.base.errors import VolumetricError
 _CONFIG: Final = "config.toml"
 _MOST_SAMPLES: Final = 400
 CARTPOLE: Final = "CartPole-v1"
+_CARTPOLE_NAMES: Final = {"inputs": ("position", "speed", "angle", "angular speed")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +58,15 @@ def _read_task(config: Path) -> EvolvedTask | None:
         kind = problem.get("kind", "") if isinstance(problem, dict) else problem
         names = {"inputs": tuple(job.names.inputs), "outputs": tuple(job.names.outputs)}
         if kind == "gym":
-            return EvolvedTask(environment=str(problem.get("id", "")), **names)
+            environment = str(problem.get("id", ""))
+            return EvolvedTask(environment=environment, **(_CARTPOLE_NAMES if environment == CARTPOLE else {}) | _set(names))
         return EvolvedTask(samples=_samples(open_problem(job)), **names)
     except (VolumetricError, OSError):
         return None  # the page only lacks names and samples
+
+
+def _set(names: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {role: some for role, some in names.items() if some}
 
 
 def _samples(problem: Any) -> tuple[tuple[tuple[float, ...], float], ...]:

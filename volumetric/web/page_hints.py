@@ -10,7 +10,7 @@ from volumetric.base.errors import SpecError
 from volumetric.web.evolved_task import CARTPOLE, EvolvedTask
 
 FOR_KIND: Final[Mapping[str, str]] = {
-    "rows": "numbers", "stream": "stream", "ticks": "stream", "language": "chat", "encoder": "similarity",
+    "rows": "numbers", "sequences": "numbers", "stream": "stream", "ticks": "stream", "language": "chat", "encoder": "similarity",
 }  # fmt: skip
 """Kind of network → view, unless another one fits better."""
 _FLAT_IMAGES: Final = {64: (8, 8), 784: (28, 28)}
@@ -35,8 +35,13 @@ def page_hints(
     SpecError : the input does not have that many numbers
     """
     kind, inputs, outputs = network["kind"], network["inputs"], network["outputs"]
+    population = network.get("population")
+    if population is not None and population["genomes"] == 1:  # the page runs it as a network on rows
+        kind = "rows"
+        inputs = {"input": {"shape": [population["inputs"]], "dtype": "float32"}}
+        outputs = {"output": {"shape": [population["outputs"]], "dtype": "float32"}}
     hints: dict[str, Any] = {"view": FOR_KIND.get(kind)}
-    if kind in ("rows", "stream", "ticks"):
+    if kind in ("rows", "sequences", "stream", "ticks"):
         hints["fields"] = {name: _fields(port, task) for name, port in inputs.items()}
         if task is not None and task.outputs and len(outputs) == 1:
             hints["outputs"] = {next(iter(outputs)): {"names": list(task.outputs)}}

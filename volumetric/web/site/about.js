@@ -5,7 +5,7 @@ import { h } from "./elements.js";
 export function deviceLine({ device, variant }) {
   const named = [...new Set([device.vendor, device.architecture, device.description].filter(Boolean))].join(" ") || "GPU";
   const features = ["shader-f16", "subgroups"].filter(name => device.features.includes(name)).join(", ");
-  return [device.software ? `${named}, in software` : named, variant && `kernels: ${variant}`, features && `has ${features}`].filter(Boolean).join(" · ");
+  return [device.software ? `${named}, in software` : named, variant && `kernels: ${variant}`, features && `features: ${features}`].filter(Boolean).join(" · ");
 }
 
 /** Return a list of facts about the network: origin, licence, size. */

@@ -6,10 +6,11 @@ export const widthOf = port => port.shape.reduce((a, b) => a * b, 1);
 /** Return name, range and first value of each number of the inputs: {port, name, low, high, value, step}. */
 export function fieldsOf(network) {
   return Object.entries(network.inputs).flatMap(([port, description]) => {
-    const hints = network.ui?.fields?.[port] ?? [], width = widthOf(description), whole = description.dtype === "int32";
+    const whole = description.dtype === "int32", most = whole ? { low: 0, high: 9 } : { low: -1, high: 1 };
+    const hints = network.ui?.fields?.[port] ?? [], width = widthOf(description);
     return Array.from({ length: width }, (_, i) => {
-      const { name = description.names?.[i], low = -1, high = 1, value } = hints[i] ?? {};
-      const range = low < high ? { low, high } : { low: -1, high: 1 };
+      const { name = description.names?.[i], low = most.low, high = most.high, value } = hints[i] ?? {};
+      const range = low < high ? { low, high } : most;
       const at = Number.isFinite(value) ? value : Math.min(range.high, Math.max(range.low, 0));
       return { port, name: String(name ?? (width > 1 ? `${port} ${i + 1}` : port)), ...range, value: at, step: whole ? 1 : (range.high - range.low) / 200 };
     });

@@ -3,6 +3,7 @@ import { h } from "./elements.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const W = 320, H = 200;
+const MOST_NAMES = 24;
 
 /** Return a drawing of {nodes: [{x, y, name}], edges: [[from, to, weight]]}, coordinates 0 … 1; null without nodes. */
 export function genomePicture(genome) {
@@ -19,6 +20,10 @@ export function genomePicture(genome) {
     title.textContent = String(node.name ?? i);
     circle.append(title);
     svg.append(circle);
+    if (nodes.length > MOST_NAMES || (node.x > 0 && node.x < 1)) return;
+    const text = svgElement("text", { x: cx + (node.x < .5 ? 10 : -10), y: cy - 8, class: node.x < .5 ? "first" : "last" });
+    text.textContent = String(node.name ?? "");
+    svg.append(text);
   });
   return h("figure", { class: "genome-figure" }, svg);
 }

@@ -2,11 +2,12 @@
 import { about, deviceLine } from "./about.js";
 import { h } from "./elements.js";
 import { load } from "./engine.js";
+import { asRows } from "./genome_runs.js";
 import { networkSource } from "./network_source.js";
 
 const VIEWS = ["numbers", "field", "image", "stream", "cartpole", "chat", "similarity"];
 /** Views for kinds of networks whose export names none. */
-const FOR_KIND = { rows: "numbers", stream: "stream", ticks: "stream", language: "chat", encoder: "similarity" };
+const FOR_KIND = { rows: "numbers", sequences: "numbers", stream: "stream", ticks: "stream", language: "chat", encoder: "similarity" };
 
 /** Show the network. A page of one file passes the address of each script, and its texts. */
 export async function start(addresses = {}, texts = null) {
@@ -34,7 +35,9 @@ export async function start(addresses = {}, texts = null) {
   };
 
   try {
-    const model = await load(networkSource(texts), { addresses, worker: location.protocol !== "file:", onProgress: event => showProgress(event, bar, now) });
+    // A page of a file may not start a worker: its scripts have no origin.
+    const worker = location.protocol !== "file:", onProgress = event => showProgress(event, bar, now);
+    const model = asRows(await load(networkSource(texts), { addresses, worker, onProgress }));
     const network = model.info;
     document.title = title.textContent = String(network.title || "A network");
     device.textContent = deviceLine(network);

@@ -69,7 +69,7 @@ export async function show(stage, model, app) {
   document.addEventListener("visibilitychange", () => { if (document.hidden && running) pause(); });
   const picture = genomePicture(network.ui?.genome);
   stage.replaceChildren(
-    h("section", { class: "card wide", "aria-label": "World" }, h("h2", {}, "World"), scene,
+    h("section", { class: "card", "aria-label": "World" }, h("h2", {}, "World"), scene,
       h("div", { class: "buttons" }, run, h("button", { type: "button", onclick: () => { pause(); return step(); } }, "Step"),
         h("button", { type: "button", onclick: restart }, "Again"),
         h("button", { type: "button", onclick: () => shove(-1), "aria-keyshortcuts": "ArrowLeft" }, "← Shove"),

@@ -3,7 +3,7 @@ import { h } from "../elements.js";
 import { makeTalk } from "../talk.js";
 
 export async function show(stage, model, app) {
-  const { defaults = {}, chats: template } = model.info.language;
+  const { defaults = {}, chats: template, text: readsText } = model.info.language;
   const number = (id, label, more) => h("label", {}, label, h("input", { id, type: "number", ...more }));
   const settings = h("details", { id: "more" }, h("summary", {}, "Settings"),
     h("div", { class: "settings" },
@@ -25,9 +25,10 @@ export async function show(stage, model, app) {
   const talk = makeTalk((messages, signal) => {
     const options = { signal, ...chosen(at) };
     const system = at("system")?.value;
+    if (!readsText) return answer(idsAsText(model.generate(idsOf(messages.at(-1).content), options)));
     return answer(template ? model.chat([...(system ? [{ role: "system", content: system }] : []), ...messages], options)
       : model.generate(messages.at(-1).content, options));
-  }, { empty: template ? "Your messages stay in this page: the model runs on your GPU." : "The model has no chat template: it continues your text." });
+  }, { empty: template ? "Your messages stay in this page: the model runs on your GPU." : readsText ? "The model has no chat template: it continues your text." : "The model has no tokenizer: write ids of tokens, such as 1 5 7." });
   fresh.addEventListener("click", () => { talk.begin(); at("text").focus(); });
   addEventListener("keydown", event => {
     if (event.key !== "Escape") return;
@@ -44,6 +45,17 @@ function chosen(at) {
   const number = id => (at(id).value === "" ? undefined : Number(at(id).value));
   const options = { temperature: number("temperature"), maxTokens: number("tokens"), seed: number("seed") };
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+}
+
+/** Token ids that are written as numbers. */
+function idsOf(text) {
+  const ids = text.trim().split(/[\s,]+/).map(Number);
+  if (!ids.every(Number.isSafeInteger)) throw new Error("Write ids of tokens as whole numbers, with spaces between them.");
+  return ids;
+}
+
+async function* idsAsText(tokens) {
+  for await (const token of tokens) yield { ...token, text: `${token.id} ` };
 }
 
 /** Pieces of an answer for the conversation; what stands between the marks of thinking is a thought. */

@@ -24,6 +24,7 @@ export async function show(stage, model, app) {
 
   const controls = sliders(fields.slice(0, 32), () => {});
   const signal = h("select", { "aria-label": "Signal" }, (fields.length ? Object.entries(SIGNALS) : []).map(([key, [label]]) => h("option", { value: key }, label)));
+  if (fields.length) signal.value = fields.some(field => field.step === 1) ? "noise" : "sine";
   const rate = h("input", { type: "range", min: 1, max: 60, value: Math.min(60, Math.max(1, network.ui?.rate ?? 10)), "aria-label": "Steps per second" });
   const perSecond = h("span", { class: "number" });
   const shownRate = () => { perSecond.textContent = `${rate.value} steps/s`; };
