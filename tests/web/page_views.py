@@ -13,7 +13,7 @@ from volumetric.web.page_files import page_files, single_page
 from volumetric.web.page_hints import page_hints
 
 SHOWN = "document.documentElement.dataset.shown ?? (document.documentElement.dataset.failed && 'failed')"
-_PATIENCE = 240.0
+_PATIENCE = 60.0
 """Seconds for a page: a software adapter compiles a pipeline for seconds."""
 
 
@@ -50,6 +50,17 @@ class WebPages:
         while not self.page.value(expression):
             assert time.monotonic() < until, f"{expression}: never; {self.page.value('document.body.innerText')}"
             time.sleep(0.02)
+
+    def click(self, selector: str) -> None:
+        """Click an element, wherever the page must be scrolled to."""
+        self.page.value(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        self.page.click(selector)
+
+    def press(self, label: str) -> None:
+        """Press the button with a text."""
+        self.page.value(
+            f"[...document.querySelectorAll('button')].find(one => one.textContent === {label!r}).click()"
+        )
 
     def end(self) -> None:
         """Leave the page; fails if it has reported errors."""
