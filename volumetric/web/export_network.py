@@ -70,7 +70,7 @@ def export_network(
     rows : numbers of rows of calls, for networks on rows; prompts of language models have their own
     context : most tokens; None: 1024 for language models, 128 for encoders, or what the model has learned if it is less
     dtype : scheme to which weights of a file are converted
-    variants : names of `volumetric.web.variants.VARIANTS`; None: all
+    variants : names of `volumetric.web.variants.VARIANTS`; None: ``("subgroups", "plain")``
     title : short name; None: the source's
     samples : samples of a launch of a population
 

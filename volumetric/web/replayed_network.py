@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,7 +56,10 @@ class ReplayedNetwork:
             position = 0 if calls["independent"] or calls["whole"] else self.position
             part = {name: value[at : at + taken] for name, value in rows.items()}
             if one["exact"] and taken < one["rows"]:
-                part = {n: np.concatenate([v, np.zeros((one["rows"] - taken, *v.shape[1:]), v.dtype)]) for n, v in part.items()}
+                part = {
+                    n: np.concatenate([v, np.zeros((one["rows"] - taken, *v.shape[1:]), v.dtype)])
+                    for n, v in part.items()
+                }
             self._run(one["program"], part, position)
             outputs.append({name: self._read(port, taken) for name, port in self.manifest["outputs"].items()})
             self.position += taken
@@ -97,12 +101,15 @@ class ReplayedNetwork:
         self._write(port, np.array([token], np.int32))
         self._place(self.position, 1)
         programs = [language["token"], language["picks"][pick]]
+        submitted: deque[Any] = deque()
         while True:
-            if self.position >= calls["positions"]:
+            left = 2 if calls["positions"] is None else calls["positions"] - self.position
+            if not left:
                 raise GenerationError(f"the context of {calls['positions']} tokens is full")
-            data = self.replay.submit_and_read(programs, port["buffer"], 4, self._rows(1))
+            while len(submitted) < min(2, left):  # the GPU begins the next token while this one is read
+                submitted.append(self.replay.submit_with_copy(programs, port["buffer"], 4, self._rows(1)))
+            code = int(np.frombuffer(self.replay.collect(submitted.popleft()), np.uint32)[0])
             self.position += 1
-            code = int(np.frombuffer(data, np.uint32)[0])
             if code > _LAST_TOKEN:
                 raise GenerationError(f"the GPU could not pick a token: {code:#x}")
             yield code
