@@ -64,7 +64,9 @@ def _handler(server: StaticServer) -> type[BaseHTTPRequestHandler]:
             start = re.fullmatch(r"bytes=(\d+)-", wanted or "")
             first = int(start[1]) if start and server.ranges else 0
             self.send_response(206 if first else 200)
-            self.send_header("Content-Type", _KINDS.get(Path(address).suffix, "text/html" if address == "/" else _BYTES))
+            self.send_header(
+                "Content-Type", _KINDS.get(Path(address).suffix, "text/html" if address == "/" else _BYTES)
+            )
             self.send_header("Content-Length", str(len(body) - first))
             self.send_header("Cache-Control", "no-store")
             if first:

@@ -20,7 +20,9 @@ def test_rows_of_a_dense_network(engine: EnginePage) -> None:
         const [alone, both] = await Promise.all([m.run(x.subarray(4, 8)), m.run(Array.from(x))]);
         const refusals = [];
         for (const bad of [new Float32Array(3), {wrong: x}, {}, {input: "text"}]) {
-          await m.run(bad).catch(error => refusals.push([error.name, error instanceof engine.InputError, error.message]));
+          await m.run(bad).catch(error => {
+            refusals.push([error.name, error instanceof engine.InputError, error.message]);
+          });
         }
         const info = m.info;
         await m.close();
@@ -36,7 +38,9 @@ def test_rows_of_a_dense_network(engine: EnginePage) -> None:
     assert (result["stages"][0], result["stages"][-1]) == ("start", "ready")
     assert "weights" in result["stages"]
     assert result["info"]["device"]["software"] is True
-    assert [(name, known) for name, known, _ in result["refusals"]] == [("InputError", True)] * 4 + [("EngineError", False)]
+    assert [(name, known) for name, known, _ in result["refusals"]] == [("InputError", True)] * 4 + [
+        ("EngineError", False)
+    ]
     assert "a row has 4" in result["refusals"][0][2]
 
 

@@ -16,10 +16,11 @@ export class WorkerConnection {
   /**
    * @param {string} address of worker.js
    * @param {object | null} source of the caller
+   * @param {[string, string][] | null} modules name and text of the engine's modules, each after those that it imports
    */
-  constructor(address, source) {
+  constructor(address, source, modules = null) {
     this.#source = source;
-    this.#worker = new Worker(address, { type: "module", name: "volumetric" });
+    this.#worker = modules ? startWorkerOf(modules) : startWorker(address);
     this.#worker.onmessage = ({ data }) => this.#receive(data);
     this.#worker.onerror = event => {
       event.preventDefault();
@@ -70,6 +71,24 @@ export class WorkerConnection {
     else if (Object.hasOwn(data, "event")) call.onEvent(data.event);
     else call.resolve(data.result);
   }
+}
+
+const startWorker = address => new Worker(address, { type: "module", name: "volumetric" });
+
+/**
+ * Start a worker from texts of modules. Pages that are files may start no module, and a worker cannot import their blobs:
+ * so a script makes the blobs in the worker, and hands on what arrives meanwhile.
+ */
+function startWorkerOf(modules) {
+  const script = `const early = [], addresses = {};
+    onmessage = one => early.push(one);
+    for (const [name, text] of ${JSON.stringify(modules)}) {
+      const whole = text.replace(/(\\b(?:from|import)\\s*)"(?:\\.|@[a-z]+)\\/([^"]+)"/g, (all, word, other) => word + JSON.stringify(addresses[other]));
+      addresses[name] = URL.createObjectURL(new Blob([whole], { type: "text/javascript" }));
+    }
+    globalThis.ownAddresses = addresses;
+    import(addresses["worker.js"]).then(() => early.forEach(one => onmessage(one)), error => setTimeout(() => { throw error; }));`;
+  return new Worker(URL.createObjectURL(new Blob([script], { type: "text/javascript" })), { name: "volumetric" });
 }
 
 /** The engine in the page's own thread. */

@@ -22,6 +22,8 @@ export interface LoadOptions {
   worker?: boolean;
   /** Addresses of worker.js, text.js, language.js and encoder.js, where they do not lie beside engine.js. */
   addresses?: Record<string, string>;
+  /** Name and text of all modules, each after those that it imports: for a worker in a page that is one file. */
+  modules?: [string, string][];
   /** Features of the adapter to do without, to try another variant. */
   hide?: string[];
 }

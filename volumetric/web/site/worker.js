@@ -26,6 +26,7 @@ async function perform({ call, method, args }) {
     let result;
     if (method === "load") {
       const [{ url, ...options }] = args;
+      if (globalThis.ownAddresses) options.addresses = globalThis.ownAddresses;
       const source = url === null ? new CallerSource(pageSource) : new UrlSource(url, { signal: controller.signal });
       machine = await openMachine(source, options, emit, controller.signal);
       result = machine.info;
