@@ -66,7 +66,7 @@ class WebPages:
         """Leave the page; fails if it has reported errors."""
         complaints = self.page.complaints()
         self.page.open("about:blank")
-        assert complaints == []
+        assert complaints == [], "\n".join(complaints)
 
 
 def add_page(folder: Path, network: dict[str, Any], **hints: Any) -> Path:
