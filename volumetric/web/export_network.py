@@ -142,7 +142,8 @@ def _record(kind: RecordedKind, writer: VariantWriter) -> dict[str, Any]:
         return kind.record(writer)
     except DeviceError as error:
         raise UnsupportedError(
-            f"{kind.title} exceeds what every browser has: {error}", hint=error.hint or "use a smaller dtype or context"
+            f"{kind.title} exceeds what every browser has: {error.args[0]}",
+            hint="use a smaller dtype such as int4:g32, or a smaller context",
         ) from error
 
 

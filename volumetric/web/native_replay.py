@@ -165,7 +165,7 @@ class NativeReplay:
             compute = {"module": modules[number], "entry_point": "main"}
             requests.append({"label": one["label"], "layout": whole, "compute": compute})
         with self.context.guard("compiling the modules of an export"):
-            return layouts, webgpu.create_pipelines(device, requests)
+            return layouts, webgpu.create_pipelines(device, requests) if requests else []
 
 
 class _Pieces:
