@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tests.serve.chromium import Page
 from tests.web.static_server import StaticServer
 
-_PATIENCE = 240.0
+_PATIENCE = 600.0
 """Seconds for one expression: a software adapter compiles a pipeline for seconds."""
 _HELPERS = """
 globalThis.packed = values => {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.web.engine_page import EnginePage
 from tests.web.handmade_networks import dense_network, ticking_network
+from tests.web.static_server import static_server
 
 
 def test_rows_of_a_dense_network(engine: EnginePage) -> None:
@@ -67,3 +69,16 @@ def test_streams_by_tick(engine: EnginePage) -> None:
     )
     assert result["seen"] == [5, 4.5, 5.25, 14, 27, 2.625, 5, 3.5, 13.5]
     assert "closed" in result["closed"]
+
+
+@pytest.mark.thorough
+def test_an_engine_of_another_host(engine: EnginePage) -> None:
+    dense_network(engine.folder, np.random.default_rng(8))
+    with static_server() as other:
+        other.folders, other.shared = {"engine": engine.server.folders["engine"]}, True
+        result = engine.run(
+            "const own = await import(address); const m = await own.load(net);"
+            "const y = await m.run([1, 2, 3, 4]); await m.close(); return y.output",
+            address=f"{other.url}/engine/engine.js",
+        )
+    assert result.shape == (2,)

@@ -141,7 +141,11 @@ def test_loading_is_cancelled(engine: EnginePage) -> None:
 @pytest.mark.parametrize("worker", [True, False])
 def test_a_lost_gpu(engine: EnginePage, worker: bool) -> None:
     dense_network(engine.folder, np.random.default_rng(7))
-    engine.run("globalThis.m = await engine.load(net, {worker}); await m.run([1, 2, 3, 4]); return 0", worker=worker)
+    engine.run(
+        "globalThis.m = await engine.load(net, {worker}); m.lost.then(error => { globalThis.lost = error.name; });"
+        "await m.run([1, 2, 3, 4]); return 0",
+        worker=worker,
+    )
     engine.page.call("Browser.crashGpuProcess")
     failure = engine.failure(
         "for (let i = 0; i < 400; i++) {"
@@ -150,6 +154,7 @@ def test_a_lost_gpu(engine: EnginePage, worker: bool) -> None:
         "} return 0"
     )
     assert (failure.name, "Load the network again" in failure.message) == ("DeviceLostError", True), failure.message
+    assert engine.run("return lost") == "DeviceLostError"
     again = "const n = await engine.load(net, {worker}); const y = await n.run([1, 2, 3, 4]); await n.close();"
     failures: list[str] = []
     while len(failures) < 20:  # the browser takes a moment to start another GPU process

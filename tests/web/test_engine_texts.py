@@ -6,10 +6,12 @@ import pytest
 
 from tests.web.engine_page import EnginePage
 from volumetric.loaders import open_model
+from volumetric.loaders.chat_contents import MessageContents
 
 _TEXTS = (
     "Hello, world!", "", "def f(x):\n    return x**2 # 1234567", "  two  spaces\n\tand tabs",
-    "na\u00efve caf\u00e9 中文 日本語 한국어 🙂\U0001f469\u200d\U0001f467", "<|im_start|>user", "a" * 300, "\u0301combining \u200b zero width",
+    "na\u00efve caf\u00e9 中文 日本語 한국어 🙂\U0001f469\u200d\U0001f467",
+    "<|im_start|>user", "a" * 300, "\u0301combining \u200b zero width",
 )  # fmt: skip
 _CONVERSATIONS = (
     [{"role": "user", "content": "What is 2 + 2?"}],
@@ -39,7 +41,8 @@ def test_texts_of_smollm2(engine: EnginePage) -> None:
         };
         const ids = samples.map(text => texts.encode(text));
         return {ids, decoded: ids.map(one => texts.decode(one)), streamed: ids.map(streamed),
-                rendered: conversations.map(one => texts.render(one))};
+                rendered: conversations.map(one => texts.render(one)),
+                chats: conversations.map(one => texts.encodeChat(one))};
         """,
         address=f"{engine.server.url}/engine/text.js",
         about={"chat_template": template.source, "special": dict(tokenizer.special_tokens)},
@@ -50,6 +53,9 @@ def test_texts_of_smollm2(engine: EnginePage) -> None:
     decoded = [tokenizer.decode(tokenizer.encode(text)) for text in _TEXTS]
     assert result["decoded"] == decoded
     assert result["streamed"] == decoded
+    contents = MessageContents(tokenizer, template)
+    chats = [contents.encode(contents.render(contents.messages(one))) for one in _CONVERSATIONS]
+    assert result["chats"] == chats
     assert result["rendered"] == [template.render(one) for one in _CONVERSATIONS]
 
 

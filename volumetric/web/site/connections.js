@@ -12,6 +12,11 @@ export class WorkerConnection {
   #calls = new Map();
   #number = 0;
   #failure = null;
+  #lose;
+  /** A promise of the error, if the GPU is lost. */
+  lost = new Promise(resolve => {
+    this.#lose = resolve;
+  });
 
   /**
    * @param {string} address of worker.js
@@ -65,6 +70,7 @@ export class WorkerConnection {
       }
       return;
     }
+    if (data.lost) this.#lose(errorOf(data.lost));
     const call = this.#calls.get(data.call);
     if (!call) return;
     if (data.error) call.reject(errorOf(data.error));
@@ -73,7 +79,14 @@ export class WorkerConnection {
   }
 }
 
-const startWorker = address => new Worker(address, { type: "module", name: "volumetric" });
+/** Start a worker at an address; one of another host starts as a script that imports it. */
+function startWorker(address) {
+  const own = address.startsWith("blob:") || new URL(address).origin === globalThis.location?.origin;
+  const script = own ? address : scriptAddress(`import ${JSON.stringify(address)};`);
+  return new Worker(script, { type: "module", name: "volumetric" });
+}
+
+const scriptAddress = text => URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
 
 /**
  * Start a worker from texts of modules. Pages that are files may start no module, and a worker cannot import their blobs:
@@ -88,7 +101,7 @@ function startWorkerOf(modules) {
     }
     globalThis.ownAddresses = addresses;
     import(addresses["worker.js"]).then(() => early.forEach(one => onmessage(one)), error => setTimeout(() => { throw error; }));`;
-  return new Worker(URL.createObjectURL(new Blob([script], { type: "text/javascript" })), { name: "volumetric" });
+  return new Worker(scriptAddress(script), { name: "volumetric" });
 }
 
 /** The engine in the page's own thread. */
@@ -109,6 +122,10 @@ export class DirectConnection {
     const source = url === null ? new CallerSource(this.#source) : new UrlSource(url, { signal });
     this.#machine = await openMachine(source, options, onEvent, cancel);
     return this.#machine.info;
+  }
+
+  get lost() {
+    return this.#machine.lost;
   }
 
   fail(error) {

@@ -111,6 +111,8 @@ export interface Stream {
 
 export interface Model {
   readonly info: Info;
+  /** Resolves with the error when the GPU is lost; stays open otherwise. Load the network again then. */
+  readonly lost: Promise<DeviceLostError>;
   /** Return the outputs of rows. */
   run(inputs: Inputs): Promise<Outputs>;
   /** Return a new stream; several of one network do not disturb each other. */

@@ -7,7 +7,7 @@ export {
   DamagedFileError, DeviceLimitError, DeviceLostError, EngineError, FetchError, FormatError, GenerationError, InputError, NoWebGPUError,
 } from "./errors.js";
 
-const TEMPLATE_PATIENCE = 15_000; // ms in which a chat template must be written
+const TEMPLATE_PATIENCE = 10_000; // ms in which a chat template must be written
 
 /**
  * Load a network.
@@ -39,6 +39,11 @@ class Model {
   constructor(connection, info) {
     this.#connection = connection;
     this.info = info;
+  }
+
+  /** A promise of the error, if the GPU is lost; it stays open otherwise. */
+  get lost() {
+    return this.#connection.lost;
   }
 
   /** Return the outputs of rows: {port: numbers}. */
