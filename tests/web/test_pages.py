@@ -63,7 +63,9 @@ def test_numbers_in_and_out_by_sliders_and_in_a_table(pages: WebPages, tmp_path:
     page.value("document.querySelector('.paste').closest('details').open = true")
     page.value("document.querySelector('.paste textarea').value = '0, 0, 0, 0\\n1 2 3 4'")
     pages.click(".paste button")
-    pages.wait("document.querySelectorAll('td.out').length === 4 && document.querySelector('td.out').textContent !== '…'")
+    pages.wait(
+        "document.querySelectorAll('td.out').length === 4 && document.querySelector('td.out').textContent !== '…'"
+    )
     table = np.reshape([float(text) for text in texts(page, "td.out")], (2, 2))
     assert np.allclose(table, [bias, weights @ [1, 2, 3, 4] + bias], rtol=1e-3)
     page.value("document.querySelector('.paste textarea').value = '1 2 x 4'")
@@ -96,9 +98,7 @@ def test_one_file_streams_without_a_server(pages: WebPages, tmp_path: Path) -> N
             "damaged",
             marks=pytest.mark.thorough,
         ),
-        pytest.param(
-            lambda network: network | {"inputs": 5}, "inputs must be an object", marks=pytest.mark.thorough
-        ),
+        pytest.param(lambda network: network | {"inputs": 5}, "inputs must be an object", marks=pytest.mark.thorough),
     ],
 )
 def test_a_damaged_export_says_what_is_wrong(pages: WebPages, tmp_path: Path, damage, sentence) -> None:
@@ -220,7 +220,9 @@ def test_a_pole_is_balanced(pages: WebPages, tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_a_conversation(pages: WebPages, tmp_path: Path) -> None:
     model = loaded_letters(next_letter_logits())
-    template = ChatTemplate({"default": "{% for m in messages %}{{ m.content }}{% endfor %}" + "{# " + HOSTILE + " #}"}, {}, "x")
+    template = ChatTemplate(
+        {"default": "{% for m in messages %}{{ m.content }}{% endfor %}" + "{# " + HOSTILE + " #}"}, {}, "x"
+    )
     save_web(dataclasses.replace(model, chat_template=template), tmp_path / "page", title=HOSTILE)
     page = pages.open(tmp_path / "page")
     page.write("ab")

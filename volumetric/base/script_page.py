@@ -1,7 +1,7 @@
 """HTML pages with all their scripts, styles and data in one text, which load nothing from elsewhere.
 
 Scripts are ES modules of package data. They stand in the page as inert texts, and ``page_parts/loader.js`` makes an
-address for each, so the page also opens from a file; a Content-Security-Policy runs that loader alone and what it makes.
+address for each, so the page also opens from a file. A Content-Security-Policy allows that loader and what it makes.
 """
 
 from __future__ import annotations

@@ -107,9 +107,7 @@ def save_web(
                 place.parent.mkdir(exist_ok=True)
                 place.write_text(text, "utf-8")
         size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
-    return WebPage(
-        path=target, kind=network["kind"], view=network["ui"]["view"], title=network["title"], bytes=size
-    )
+    return WebPage(path=target, kind=network["kind"], view=network["ui"]["view"], title=network["title"], bytes=size)
 
 
 def _plain(source: Any) -> Any:
