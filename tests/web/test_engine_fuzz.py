@@ -43,7 +43,8 @@ for (let i = 0; i < rounds; i++) {
     seen.fine = (seen.fine ?? 0) + 1;
   } catch (error) {
     seen[error.name] = (seen[error.name] ?? 0) + 1;
-    if (!(error instanceof engine.EngineError)) wrong.push([path.join("."), String(JSON.stringify(value)), String(error.stack)]);
+    const known = error instanceof engine.EngineError;
+    if (!known) wrong.push([path.join("."), String(JSON.stringify(value)), String(error.stack)]);
   }
   await m?.close();
 }
