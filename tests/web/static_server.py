@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-_KINDS = {".js": "text/javascript", ".html": "text/html", ".json": "application/json"}
+_KINDS = {".js": "text/javascript", ".html": "text/html", ".css": "text/css", ".json": "application/json"}
 _BYTES = "application/octet-stream"
 _PAGE = b"<!doctype html><meta charset=utf-8><title>engine</title><link rel=icon href=data:,><body></body>"
 
