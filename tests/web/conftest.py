@@ -1,0 +1,41 @@
+"""One browser with WebGPU, and one server of files, for all tests of exported networks that a process runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import volumetric
+from tests.gpu.browser import find_or_skip
+from tests.serve.chromium import Page, chromium
+from tests.web.engine_page import EnginePage
+from tests.web.static_server import StaticServer, static_server
+
+_WEBGPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
+_SITE = Path(volumetric.__file__).parent / "web" / "site"
+
+
+@pytest.fixture(scope="session")
+def _webgpu() -> Iterator[tuple[Page, StaticServer]]:
+    find_or_skip()
+    with static_server() as server, chromium(*_WEBGPU) as page:
+        server.folders["engine"] = _SITE
+        for domain in ("Page", "Runtime", "Log"):
+            page.call(f"{domain}.enable")
+        yield page, server
+
+
+@pytest.fixture
+def engine(_webgpu: tuple[Page, StaticServer], tmp_path: Path) -> Iterator[EnginePage]:
+    """A page with the engine, and a folder that it may load from; the test fails if the page reports an error."""
+    page, server = _webgpu
+    server.folders["net"] = tmp_path
+    server.cuts.clear()
+    server.requests.clear()
+    server.ranges = True
+    opened = EnginePage(page, server, tmp_path)
+    opened.open()
+    yield opened
+    opened.end()

@@ -1,0 +1,65 @@
+"""The engine in a browser, with networks written by hand: rows, streams, buffers, one thing at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.web.engine_page import EnginePage
+from tests.web.handmade_networks import dense_network, ticking_network
+
+
+def test_rows_of_a_dense_network(engine: EnginePage) -> None:
+    rng = np.random.default_rng(1)
+    _, weights = dense_network(engine.folder, rng)
+    x = rng.standard_normal((7, 4)).astype(np.float32)
+    result = engine.run(
+        """
+        const stages = [];
+        const m = await engine.load(net, {onProgress: one => stages.push(one.stage)});
+        const all = await m.run({input: x});
+        const [alone, both] = await Promise.all([m.run(x.subarray(4, 8)), m.run(Array.from(x))]);
+        const refusals = [];
+        for (const bad of [new Float32Array(3), {wrong: x}, {}, {input: "text"}]) {
+          await m.run(bad).catch(error => refusals.push([error.name, error instanceof engine.InputError, error.message]));
+        }
+        const info = m.info;
+        await m.close();
+        await m.run(x).catch(error => refusals.push([error.name, false, error.message]));
+        return {all: all.output, alone: alone.output, both: both.output, stages, refusals, info};
+        """,
+        x=x,
+    )
+    expected = x @ weights[:8].reshape(2, 4).T + weights[8:]
+    np.testing.assert_allclose(result["all"].reshape(7, 2), expected, rtol=1e-5, atol=1e-6)
+    assert (result["all"] == result["both"]).all()
+    np.testing.assert_array_equal(result["alone"], result["all"][2:4])
+    assert (result["stages"][0], result["stages"][-1]) == ("start", "ready")
+    assert "weights" in result["stages"]
+    assert result["info"]["device"]["software"] is True
+    assert [(name, known) for name, known, _ in result["refusals"]] == [("InputError", True)] * 4 + [("EngineError", False)]
+    assert "a row has 4" in result["refusals"][0][2]
+
+
+def test_streams_by_tick(engine: EnginePage) -> None:
+    ticking_network(engine.folder)
+    result = engine.run(
+        """
+        const m = await engine.load(net + "network.json", {worker: false});
+        const one = m.stream(), two = m.stream();
+        const seen = [];
+        for (const x of [1, 2, 3]) seen.push((await one.step({x: [x]})).y[0]);
+        for (const x of [10, 20]) seen.push((await two.step([x])).y[0]);
+        seen.push((await one.step([0])).y[0]);
+        await one.reset();
+        seen.push((await one.step([1])).y[0], (await one.step({})).y[0], (await two.step([0])).y[0]);
+        await two.close();
+        const closed = await two.step([1]).catch(error => error.message);
+        await m.write("x", Float32Array.of(4));
+        await m.submit("tick 0");
+        const y = new Float32Array(await m.read("y", {bytes: 4}))[0];
+        await m.close();
+        return {seen, closed, y};
+        """
+    )
+    assert result["seen"] == [5, 4.5, 5.25, 14, 27, 2.625, 5, 3.5, 13.5]
+    assert "closed" in result["closed"]

@@ -1,0 +1,29 @@
+// The control block: how kernels know which rows of a sequence a call has. `volumetric.devices.gpu.call_schedule` is the
+// reference, for calls of one sequence.
+
+const PLACES_AT = 60;
+const NEAR_AT = 4;
+const NEAR_PAGES = 56;
+
+/** Words of the block for `rows` rows from `position` on. */
+export function controlWords({ block, places, line, pages }, position, rows) {
+  if (rows === 1) {
+    const words = new Uint32Array(PLACES_AT + 4);
+    words.set([1, 1, 0, 1]);
+    words.set(pages.slice(0, NEAR_PAGES), NEAR_AT);
+    words.set([position, line, 1, 0], PLACES_AT);
+    return words;
+  }
+  const blocks = Math.ceil(rows / block);
+  const words = new Uint32Array(PLACES_AT + 5 * places);
+  words.set([rows, 0, blocks, 1]);
+  for (let i = 0; i < Math.min(rows, places); i++) words.set([position + i, line, rows, 0], PLACES_AT + 4 * i);
+  for (let b = 0; b < Math.min(blocks, places); b++) words[PLACES_AT + 4 * places + b] = b * block;
+  return words;
+}
+
+/** The numbers of rows on which grids depend. */
+export function gridRows({ block } = { block: 1 }, rows) {
+  if (rows === 1) return { total: 1, singles: 1, multi_rows: 0, blocks: 0, pieces: 1 };
+  return { total: rows, singles: 0, multi_rows: rows, blocks: Math.ceil(rows / block), pieces: 1 };
+}

@@ -1,0 +1,151 @@
+// Types of engine.js.
+
+export type Values = Float32Array | Int32Array | number[] | number[][];
+/** Rows for each input by its name; an array alone is that of the only input. */
+export type Inputs = Values | Record<string, Values>;
+/** Rows of each output by its name, in C order. */
+export type Outputs = Record<string, Float32Array | Int32Array>;
+
+export interface Progress {
+  stage: "start" | "weights" | "kernels" | "ready";
+  /** Bytes of the weights that are here. */
+  loaded: number;
+  total: number;
+  /** Whether the latest bytes came from an earlier visit. */
+  cached?: boolean;
+}
+
+export interface LoadOptions {
+  onProgress?: (progress: Progress) => void;
+  signal?: AbortSignal;
+  /** Run in a worker (the default), so that the page stays alive. */
+  worker?: boolean;
+  /** Addresses of worker.js, text.js, language.js and encoder.js, where they do not lie beside engine.js. */
+  addresses?: Record<string, string>;
+  /** Features of the adapter to do without, to try another variant. */
+  hide?: string[];
+}
+
+/** A network that the page holds itself. */
+export interface Source {
+  /** network.json, parsed or as text. */
+  json(): unknown | Promise<unknown>;
+  /** A piece: its bytes, or base64. */
+  piece(index: number): ArrayBuffer | Uint8Array | string | Promise<ArrayBuffer | Uint8Array | string>;
+  /** Another JSON file, as tokenizer.json. */
+  file?(name: string): unknown | Promise<unknown>;
+}
+
+export interface Port {
+  buffer: string;
+  dtype: "float32" | "int32";
+  shape: number[];
+  stride: number;
+  label?: string;
+  classes?: string[] | null;
+}
+
+export interface Info {
+  kind: "rows" | "stream" | "ticks" | "language" | "encoder" | "population" | "learner";
+  title: string;
+  origin: { name?: string | null; source?: string | null; licence?: string | null; engine?: string | null };
+  inputs: Record<string, Port>;
+  outputs: Record<string, Port>;
+  ui: Record<string, unknown>;
+  device: { vendor: string; architecture: string; description: string; software: boolean; subgroups: [number, number]; features: string[] };
+  variant: string;
+  weightBytes: number;
+  deviceBytes: number;
+  /** Whether `stream()` works. */
+  streams: boolean;
+  language: { vocabulary: number; context: number; defaults: Record<string, number>; chats: boolean; text: boolean } | null;
+  encoder: { tokens: number; prompts: string[]; classes: string[] | null } | null;
+  population: Record<string, unknown> | null;
+}
+
+export interface Message {
+  role: string;
+  content: string;
+  [name: string]: unknown;
+}
+
+export interface GenerateOptions {
+  signal?: AbortSignal;
+  /** At most so many tokens. */
+  maxTokens?: number;
+  /** 0 (greedy) unless the model says otherwise. */
+  temperature?: number;
+  topK?: number;
+  topP?: number;
+  minP?: number;
+  repetitionPenalty?: number;
+  /** The same seed draws the same tokens as in Python. */
+  seed?: number | bigint;
+  /** End before any of these texts. */
+  stop?: string | string[];
+  /** Further variables of the chat template. */
+  template?: Record<string, unknown>;
+}
+
+export interface Token {
+  index: number;
+  id: number;
+  /** Text that is new with this token: may be empty, or belong to several. */
+  text: string;
+  finishReason: "stop" | "length" | null;
+  /** Of the whole answer, with its last token. */
+  stats: { promptTokens: number; cachedTokens: number; tokens: number; seed: number | bigint | null; firstTokenSeconds: number; seconds: number } | null;
+  toString(): string;
+}
+
+export interface Stream {
+  /** Pass a row, or several, and return the outputs. */
+  step(inputs?: Inputs): Promise<Outputs>;
+  /** Forget what the stream has seen. */
+  reset(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface Model {
+  readonly info: Info;
+  /** Return the outputs of rows. */
+  run(inputs: Inputs): Promise<Outputs>;
+  /** Return a new stream; several of one network do not disturb each other. */
+  stream(): Stream;
+  /** Answer a conversation. Leaving the loop, or the signal, ends it. */
+  chat(messages: Message[], options?: GenerateOptions): AsyncGenerator<Token, void, void>;
+  /** Continue a text, or token ids. */
+  generate(prompt: string | number[] | Int32Array | Message[], options?: GenerateOptions): AsyncGenerator<Token, void, void>;
+  /** Return the logits behind a prompt. */
+  logits(prompt: string | number[] | Int32Array | Message[]): Promise<Float32Array>;
+  encode(prompt: string | Message[], template?: Record<string, unknown>): Promise<number[]>;
+  decode(ids: number[] | Int32Array): Promise<string>;
+  /** Return the vector of a text, or of each of several. */
+  embed(text: string, options?: { prompt?: string | null }): Promise<Float32Array>;
+  embed(texts: string[], options?: { prompt?: string | null }): Promise<Float32Array[]>;
+  /** Write numbers to a buffer of the network, from a byte on. */
+  write(buffer: string, values: ArrayBufferView, offset?: number): Promise<void>;
+  /** Run programs of the network, in order. */
+  submit(...programs: string[]): Promise<void>;
+  /** Return bytes of a buffer. */
+  read(buffer: string, range?: { offset?: number; bytes?: number }): Promise<ArrayBuffer>;
+  /** Free the GPU's memory and end the worker. */
+  close(): Promise<void>;
+}
+
+/** Load a network: from the address of its folder or network.json, or from what the page holds itself. */
+export function load(source: string | URL | Source, options?: LoadOptions): Promise<Model>;
+
+/** What failed (`sentence`) and what to do (`hint`); the message is both. */
+export class EngineError extends Error {
+  readonly sentence: string;
+  readonly hint: string;
+}
+export class NoWebGPUError extends EngineError {}
+export class DeviceLimitError extends EngineError {}
+export class DeviceLostError extends EngineError {}
+export class FetchError extends EngineError {}
+export class DamagedFileError extends EngineError {}
+export class FormatError extends EngineError {}
+export class InputError extends EngineError {}
+export class GenerationError extends EngineError {}

@@ -1,0 +1,180 @@
+// Networks of volumetric in a browser, on WebGPU. `load` is the entry; `engine.d.ts` has the types, docs/web.md the guide.
+
+import { DirectConnection, WorkerConnection } from "./connections.js";
+import { EngineError, GenerationError, InputError } from "./errors.js";
+
+export {
+  DamagedFileError, DeviceLimitError, DeviceLostError, EngineError, FetchError, FormatError, GenerationError, InputError, NoWebGPUError,
+} from "./errors.js";
+
+const TEMPLATE_PATIENCE = 15_000; // ms in which a chat template must be written
+
+/**
+ * Load a network.
+ * @param {string | URL | object} source address of its folder or network.json, or an object with json(), piece(i), file(name)
+ * @param {object} options see `engine.d.ts`
+ */
+export async function load(source, { onProgress = () => {}, signal = null, worker = true, addresses = {}, hide = [] } = {}) {
+  signal?.throwIfAborted();
+  const own = typeof source === "object" && !(source instanceof URL);
+  if (own && !(typeof source.json === "function" && typeof source.piece === "function")) throw new InputError("A source needs json() and piece(i).");
+  const threaded = worker && typeof Worker === "function";
+  const connection = threaded
+    ? new WorkerConnection(addresses["worker.js"] ?? new URL("./worker.js", import.meta.url).href, own ? source : null)
+    : new DirectConnection(own ? source : null);
+  const url = own ? null : new URL(source, globalThis.document?.baseURI ?? globalThis.location?.href).href;
+  try {
+    return new Model(connection, await connection.call("load", [{ url, addresses, hide }], onProgress, signal));
+  } catch (error) {
+    connection.fail(error);
+    signal?.throwIfAborted();
+    throw error;
+  }
+}
+
+/** A loaded network. */
+class Model {
+  #connection;
+
+  constructor(connection, info) {
+    this.#connection = connection;
+    this.info = info;
+  }
+
+  /** Return the outputs of rows: {port: numbers}. */
+  run(inputs) {
+    return this.#connection.call("run", [inputs]);
+  }
+
+  /** Return a stream, which remembers what it has seen. */
+  stream() {
+    return new Stream(this.#connection);
+  }
+
+  /** Answer a conversation, token by token. */
+  chat(messages, options = {}) {
+    return this.#tokens(messages, options);
+  }
+
+  /** Continue a text, or token ids. */
+  generate(prompt, options = {}) {
+    return this.#tokens(prompt, options);
+  }
+
+  /** Return the logits behind a prompt. */
+  logits(prompt) {
+    return this.#connection.call("logits", [prompt]);
+  }
+
+  /** Return the token ids of a text, or of messages. */
+  encode(prompt, template = {}) {
+    return this.#connection.call("encode", [prompt, template]);
+  }
+
+  /** Return the text of token ids. */
+  decode(ids) {
+    return this.#connection.call("decode", [ids]);
+  }
+
+  /** Return the vector of a text, or of each of several. */
+  embed(texts, options = {}) {
+    return this.#connection.call("embed", [texts, options]);
+  }
+
+  /** Write numbers to a buffer of the network. */
+  write(buffer, values, offset = 0) {
+    return this.#connection.call("write", [buffer, values, offset]);
+  }
+
+  /** Run programs of the network, in order. */
+  submit(...programs) {
+    return this.#connection.call("submit", [programs]);
+  }
+
+  /** Return bytes of a buffer of the network, as an ArrayBuffer. */
+  read(buffer, { offset = 0, bytes = undefined } = {}) {
+    return this.#connection.call("read", [buffer, offset, bytes]);
+  }
+
+  /** Free the GPU's memory and end the worker. */
+  async close() {
+    this.#connection.fail(new EngineError("The network is closed.", "Load it again."));
+  }
+
+  async *#tokens(prompt, { signal = null, ...options } = {}) {
+    signal?.throwIfAborted();
+    const controller = new AbortController();
+    const stop = () => controller.abort();
+    signal?.addEventListener("abort", stop);
+    const arrived = [];
+    let wake = () => {}, ended = false, failure = null;
+    const patience = setTimeout(() => this.#connection.fail(new GenerationError("The chat template does not end.", "The model's template is at fault: export it with another one.")), TEMPLATE_PATIENCE);
+    const call = this.#connection.call("generate", [prompt, options], event => {
+      if (event.event === "prompt") clearTimeout(patience);
+      else arrived.push(new Token(event));
+      wake();
+    }, controller.signal);
+    call.catch(error => {
+      failure = error;
+    }).finally(() => {
+      clearTimeout(patience);
+      ended = true;
+      wake();
+    });
+    try {
+      for (;;) {
+        signal?.throwIfAborted();
+        if (arrived.length) yield arrived.shift();
+        else if (failure) throw failure;
+        else if (ended) return;
+        else await new Promise(resolve => {
+          wake = resolve;
+        });
+      }
+    } finally {
+      signal?.removeEventListener("abort", stop);
+      if (!ended) {
+        controller.abort();
+        await call.catch(() => {});
+      }
+    }
+  }
+}
+
+/** A token with its text. */
+class Token {
+  constructor({ index, id, text, finishReason, stats }) {
+    Object.assign(this, { index, id, text, finishReason, stats: stats ?? null });
+  }
+
+  toString() {
+    return this.text;
+  }
+}
+
+/** A stream of a network that remembers. */
+class Stream {
+  #connection;
+  #number;
+
+  constructor(connection) {
+    this.#connection = connection;
+    this.#number = connection.call("stream", []);
+    this.#number.catch(() => {}); // reported by the first step
+  }
+
+  /** Pass a row (or several) and return the outputs. */
+  async step(inputs) {
+    return this.#connection.call("step", [await this.#number, inputs]);
+  }
+
+  /** Forget what the stream has seen. */
+  async reset() {
+    return this.#connection.call("reset", [await this.#number]);
+  }
+
+  /** Free what the stream holds. */
+  async close() {
+    return this.#connection.call("closeStream", [await this.#number]);
+  }
+}

@@ -1,0 +1,58 @@
+// Ports: rows of numbers between the caller and the buffers.
+
+import { InputError } from "./errors.js";
+
+const ARRAYS = { float32: Float32Array, int32: Int32Array };
+
+export const widthOf = port => port.shape.reduce((a, b) => a * b, 1);
+
+/** Inputs by port; an array alone is that of the only port. */
+export function inputsByPort(ports, inputs) {
+  const names = Object.keys(ports);
+  const alone = Array.isArray(inputs) || ArrayBuffer.isView(inputs);
+  if (alone && names.length !== 1) throw new InputError(`The network has ${names.length} inputs: ${names.join(", ")}.`, "Pass an object with an array for each.");
+  const given = alone ? { [names[0]]: inputs } : inputs ?? {};
+  for (const name of Object.keys(given)) {
+    if (!Object.hasOwn(ports, name)) throw new InputError(`The network has no input ${JSON.stringify(name)}.`, `It has: ${names.join(", ") || "none"}.`);
+  }
+  return new Map(names.filter(name => given[name] !== undefined).map(name => [name, numbersOf(ports[name], name, given[name])]));
+}
+
+function numbersOf(port, name, values) {
+  const array = ArrayBuffer.isView(values) ? values : Array.isArray(values) ? values.flat(Infinity) : null;
+  if (array === null) throw new InputError(`Input ${name} must be an array of numbers.`);
+  if (!ArrayBuffer.isView(values) && !array.every(value => typeof value === "number")) throw new InputError(`Input ${name} must hold only numbers.`);
+  const numbers = array instanceof ARRAYS[port.dtype] ? array : ARRAYS[port.dtype].from(array, Number);
+  if (!numbers.length || numbers.length % widthOf(port)) {
+    throw new InputError(`Input ${name} has ${numbers.length} numbers, but a row has ${widthOf(port)} (${port.shape.join(" × ")}).`);
+  }
+  return numbers;
+}
+
+/** How many rows the inputs have; they must agree. */
+export function rowsOf(ports, inputs) {
+  const counts = [...inputs].map(([name, numbers]) => numbers.length / widthOf(ports[name]));
+  if (!counts.length) throw new InputError("There is no input.", `Pass ${Object.keys(ports).join(", ")}.`);
+  if (counts.some(count => count !== counts[0])) throw new InputError("The inputs have different numbers of rows.", [...inputs.keys()].map((name, i) => `${name}: ${counts[i]}`).join(", ") + ".");
+  return counts[0];
+}
+
+/** Rows `first` to `first + rows` as they lie in the buffer; those beyond the numbers are zeros. */
+export function packedRows(port, numbers, first, rows) {
+  const width = widthOf(port), stride = port.stride / 4;
+  const part = numbers.subarray(first * width, (first + rows) * width);
+  if (stride === width && part.length === rows * width) return part;
+  const packed = new ARRAYS[port.dtype](rows * stride);
+  for (let row = 0; row * width < part.length; row++) packed.set(part.subarray(row * width, (row + 1) * width), row * stride);
+  return packed;
+}
+
+/** Numbers of rows that were read from the buffer. */
+export function unpackedRows(port, data, rows) {
+  const width = widthOf(port), stride = port.stride / 4;
+  const packed = new ARRAYS[port.dtype](data);
+  if (stride === width) return packed.subarray(0, rows * width);
+  const numbers = new ARRAYS[port.dtype](rows * width);
+  for (let row = 0; row < rows; row++) numbers.set(packed.subarray(row * stride, row * stride + width), row * width);
+  return numbers;
+}

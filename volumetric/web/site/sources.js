@@ -1,0 +1,54 @@
+// Where a network comes from. A source has `json()`, `piece(piece, progress)` and `file(name)`; `{json(), piece(i), file?(name)}`
+// of a caller is one whose pieces are whole.
+
+import { DamagedFileError, FormatError } from "./errors.js";
+import { bytesOfBase64 } from "./buffers.js";
+import { sha256 } from "./sha256.js";
+
+/** Return the bytes of a piece; raises `DamagedFileError` unless they are those that were exported. */
+export async function checkedPiece(piece, bytes) {
+  const again = "Load the page again; if this repeats, copy the files of the export again.";
+  if (bytes.length !== piece.bytes) {
+    throw new DamagedFileError(`${piece.file} has ${bytes.length || "other than"} bytes of ${piece.bytes}: it is cut off or of another export.`, again);
+  }
+  const sum = await sha256(bytes);
+  if (sum !== null && sum !== piece.sha256) throw new DamagedFileError(`${piece.file} is damaged: its checksum is ${sum.slice(0, 12)}…, not ${piece.sha256.slice(0, 12)}….`, again);
+  return bytes;
+}
+
+/** A source of a caller: `json()` gives network.json, parsed or as text, `piece(i)` bytes or base64 text. */
+export class CallerSource {
+  #caller;
+  #pieces = [];
+
+  constructor(caller) {
+    this.#caller = caller;
+  }
+
+  async json() {
+    const network = parse(await this.#caller.json(), "network.json");
+    this.#pieces = Array.isArray(network?.pieces) ? network.pieces : [];
+    return network;
+  }
+
+  async file(name) {
+    if (!this.#caller.file) throw new FormatError(`The page has no ${name}.`, "Export it again with --single-file.");
+    return parse(await this.#caller.file(name), name);
+  }
+
+  async piece(piece, progress = () => {}) {
+    const contents = await this.#caller.piece(this.#pieces.indexOf(piece));
+    const bytes = typeof contents === "string" ? bytesOfBase64(contents.trim()) : new Uint8Array(contents.buffer ?? contents, contents.byteOffset ?? 0, contents.byteLength);
+    progress(bytes.length, false);
+    return checkedPiece(piece, bytes);
+  }
+}
+
+function parse(contents, name) {
+  if (typeof contents !== "string") return contents;
+  try {
+    return JSON.parse(contents);
+  } catch (error) {
+    throw new FormatError(`${name} is not JSON: ${error.message}.`, "The page may be cut off: copy it again.");
+  }
+}

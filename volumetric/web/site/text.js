@@ -1,0 +1,95 @@
+// Texts of language models: the tokenizer, the chat template, and the text of tokens as they come. Only language models and
+// encoders load this module, and with it the vendored libraries.
+
+import { Template } from "./vendor/jinja.min.js";
+import { Tokenizer } from "./vendor/tokenizers.min.js";
+import { FormatError, GenerationError, InputError } from "./errors.js";
+
+const HELD_BACK = 16; // a character has at most four bytes, so more ids are held back only for invalid text
+const MOST_TEMPLATE = 250_000;
+const MOST_OUTPUT = 8_000_000;
+
+/**
+ * Texts of a model.
+ * @param {object | null} json tokenizer.json
+ * @param {{chat_template?: string | null, special?: Record<string, string>}} about
+ */
+export class Texts {
+  #tokenizer;
+  #template;
+  #special;
+
+  constructor(json, { chat_template: template = null, special = {} } = {}) {
+    try {
+      this.#tokenizer = json === null ? null : new Tokenizer(json, { clean_up_tokenization_spaces: false });
+    } catch (error) {
+      throw new FormatError(`tokenizer.json cannot be read: ${error.message}.`, "Export the model again.");
+    }
+    this.#template = template;
+    this.#special = special ?? {};
+  }
+
+  /** Whether there is a chat template. */
+  get chats() {
+    return typeof this.#template === "string" && this.#tokenizer !== null;
+  }
+
+  get hasTokenizer() {
+    return this.#tokenizer !== null;
+  }
+
+  /** Return the ids of a text, with the special tokens that the tokenizer adds if asked to. */
+  encode(text, { special = true } = {}) {
+    if (this.#tokenizer === null) throw new InputError("This model has no tokenizer.", "Pass token ids.");
+    return this.#tokenizer.encode(text, { add_special_tokens: special }).ids;
+  }
+
+  decode(ids) {
+    return this.#tokenizer === null || !ids.length ? "" : this.#tokenizer.decode(ids, { skip_special_tokens: true });
+  }
+
+  /** Return messages as text in the model's format. */
+  render(messages, options = {}) {
+    if (typeof this.#template !== "string") throw new InputError("This model has no chat template.", "Use generate() with a text.");
+    if (!Array.isArray(messages) || !messages.every(one => one && typeof one === "object" && typeof one.role === "string")) {
+      throw new InputError("Messages must be a list of objects.", 'For example [{role: "user", content: "…"}].');
+    }
+    if (this.#template.length > MOST_TEMPLATE) throw new GenerationError(`The chat template is longer than ${MOST_TEMPLATE} characters.`);
+    let text;
+    try {
+      text = new Template(this.#template).render({ ...this.#special, documents: null, tools: null, add_generation_prompt: true, ...options, messages });
+    } catch (error) {
+      throw new GenerationError(`The chat template fails: ${error?.message ?? error}.`, "Other messages or roles may work; or use generate() with a text.");
+    }
+    if (text.length > MOST_OUTPUT) throw new GenerationError(`The chat template writes more than ${MOST_OUTPUT} characters.`);
+    return text;
+  }
+}
+
+/** Decodes ids one at a time; incomplete characters are held back, and text that was returned never changes. */
+export class TextStream {
+  #texts;
+  #ids = []; // the latest returned ids, as context, and those held back
+  #emitted = 0;
+
+  constructor(texts) {
+    this.#texts = texts;
+  }
+
+  push(id) {
+    this.#ids.push(id);
+    const before = this.#texts.decode(this.#ids.slice(0, this.#emitted)), after = this.#texts.decode(this.#ids);
+    if (after.endsWith("\ufffd") && this.#ids.length - this.#emitted <= HELD_BACK) return "";
+    if (after.length <= before.length) return "";
+    this.#ids = this.#ids.slice(this.#emitted);
+    this.#emitted = this.#ids.length;
+    return after.slice(before.length);
+  }
+
+  flush() {
+    const before = this.#texts.decode(this.#ids.slice(0, this.#emitted)), after = this.#texts.decode(this.#ids);
+    this.#ids = [];
+    this.#emitted = 0;
+    return after.slice(before.length);
+  }
+}
