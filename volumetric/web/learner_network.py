@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from volumetric.train.optim import Optimiser
 from volumetric.train.prepared_batch import PreparedBatch
 from volumetric.train.whole_batches import WholeTime
 from volumetric.web.variant_writer import VariantWriter
+
+_UNROLL: Final = 4
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ class _LearnerRecording:
 
     def __init__(self, of: LearnerNetwork, writer: VariantWriter) -> None:
         self._of, self._writer = of, writer
-        self._context = RecordingContext(writer.variant.caps, features=writer.variant.features)
+        # Drivers of browsers compile while the visitor waits: products are not long straight-line code.
+        caps = replace(writer.variant.caps, unroll=_UNROLL)
+        self._context = RecordingContext(caps, features=writer.variant.features)
         self._learner = DeviceLearner(of.network, of.params, of.config.learner, GpuGraphs(self._context))
         if not isinstance(self._learner.time, WholeTime) or not isinstance(self._learner.credit, BackpropCredit):
             raise UnsupportedError(

@@ -24,7 +24,7 @@ export async function load(source, { onProgress = () => {}, signal = null, worke
     : new DirectConnection(own ? source : null);
   const url = own ? null : new URL(source, globalThis.document?.baseURI ?? globalThis.location?.href).href;
   try {
-    return new Model(connection, await connection.call("load", [{ url, addresses, hide }], onProgress, signal));
+    return new Model(connection, addresses, await connection.call("load", [{ url, addresses, hide }], onProgress, signal));
   } catch (error) {
     connection.fail(error);
     signal?.throwIfAborted();
@@ -35,9 +35,11 @@ export async function load(source, { onProgress = () => {}, signal = null, worke
 /** A loaded network. */
 class Model {
   #connection;
+  #addresses;
 
-  constructor(connection, info) {
+  constructor(connection, addresses, info) {
     this.#connection = connection;
+    this.#addresses = addresses;
     this.info = info;
   }
 
@@ -79,6 +81,18 @@ class Model {
   /** Return the vector of a text, or of each of several. */
   embed(texts, options = {}) {
     return this.#connection.call("embed", [texts, options]);
+  }
+
+  /** Return the learner of a network that was exported with --learn. */
+  async learner() {
+    const { Learner } = await import(this.#addresses["learner.js"] ?? new URL("./learner.js", import.meta.url).href);
+    return new Learner(this);
+  }
+
+  /** Return a population of genomes that evolves on the GPU; `options` are those of `neat/population.js`. */
+  async population(options = {}) {
+    const { Population } = await import(this.#addresses["neat/population.js"] ?? new URL("./neat/population.js", import.meta.url).href);
+    return new Population(this, options);
   }
 
   /** Write numbers to a buffer of the network. */
