@@ -13,7 +13,7 @@ from tests.serve.chromium import Page, chromium
 from tests.web.engine_page import EnginePage
 from tests.web.static_server import StaticServer, static_server
 
-_WEBGPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
+_WEBGPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--disable-gpu-watchdog")
 _SITE = Path(volumetric.__file__).parent / "web" / "site"
 
 

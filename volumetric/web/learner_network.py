@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from volumetric.train.optim import Optimiser
 from volumetric.train.prepared_batch import PreparedBatch
 from volumetric.train.whole_batches import WholeTime
 from volumetric.web.variant_writer import VariantWriter
-
-_UNROLL: Final = 4
-
 
 @dataclass(frozen=True)
 class LearnerNetwork:
@@ -81,8 +78,9 @@ class _LearnerRecording:
 
     def __init__(self, of: LearnerNetwork, writer: VariantWriter) -> None:
         self._of, self._writer = of, writer
-        # Drivers of browsers compile while the visitor waits: products are not long straight-line code.
-        caps = replace(writer.variant.caps, unroll=_UNROLL)
+        caps = writer.variant.caps
+        # The variant without needs runs on software adapters, too, which take minutes to compile long code.
+        caps = caps if caps.subgroup_size else replace(caps, unroll=1)
         self._context = RecordingContext(caps, features=writer.variant.features)
         self._learner = DeviceLearner(of.network, of.params, of.config.learner, GpuGraphs(self._context))
         if not isinstance(self._learner.time, WholeTime) or not isinstance(self._learner.credit, BackpropCredit):
