@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -185,16 +185,29 @@ class ClockedStream(HasNodeMasks, HasPage):
         part = None if marks is None else marks[start * per_row : (start + rows) * per_row]
         if part is not None and not part.any():
             part = None
-        names = tuple(inputs)
-        key: Hashable = (rows, per_row, names, part is not None)
-        program = self._programs.get(
-            key,
-            lambda: self._graphs.compile(
-                window_graph(self._machine, rows, per_row, names, resets=part is not None), self._store
-            ),
-        )
+        program = self._program(rows, per_row, tuple(inputs), resets=part is not None)
         arrays = [value[start : start + rows] for value in inputs.values()]
         return program.run(arrays if part is None else [*arrays, part])
+
+    def _program(self, rows: int, per_row: int, fed_inputs: tuple[str, ...], *, resets: bool) -> Any:
+        key: Hashable = (rows, per_row, fed_inputs, resets)
+        return self._programs.get(
+            key,
+            lambda: self._graphs.compile(
+                window_graph(self._machine, rows, per_row, fed_inputs, resets=resets), self._store
+            ),
+        )
+
+    def tick_program(self, fed_inputs: Sequence[str]) -> Any:
+        """Return the device's program of one tick at which rows of these inputs arrive, in this order.
+
+        Outputs are those of the network, ``[1, batch, …]``.
+        """
+        return self._program(1, 1, tuple(fed_inputs), resets=False)
+
+    def state_buffers(self) -> dict[str, Any]:
+        """Return the device's buffers of all states by name."""
+        return {key: self._store.buffer(place) for key, place in self._buffers.places.items()}
 
     def state(self) -> dict[str, Array]:
         """Return a copy of all states, ``[batch, …]`` by the keys of `stream_states`."""

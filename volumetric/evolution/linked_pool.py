@@ -19,7 +19,7 @@ from volumetric.evolution.pool import Pool
 
 if TYPE_CHECKING:
     from volumetric.devices.gpu.device import GpuDevice
-    from volumetric.devices.gpu.genomes import GpuGenomes
+    from volumetric.devices.gpu.genomes import GenomeLinks, GpuGenomes
 
 F64Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -230,7 +230,18 @@ class LinkedPool:
 
     def _upload(self, device: GpuDevice) -> GpuGenomes:
         """Return the linked genomes in GPU memory; raise `UnsupportedError` for recurrent genomes."""
-        from volumetric.devices.gpu.genomes import EDGE, FIRED, GenomeLinks, GpuGenomes
+        from volumetric.devices.gpu.genomes import GpuGenomes
+
+        return GpuGenomes(device.context, self.gpu_links())
+
+    def gpu_links(self) -> GenomeLinks:
+        """Return these genomes in the form of the GPU.
+
+        Raises
+        ------
+        UnsupportedError : the genomes are recurrent
+        """
+        from volumetric.devices.gpu.genomes import EDGE, FIRED, GenomeLinks
 
         pool, interface = self.pool, self.pool.interface
         if interface.recurrent:
@@ -250,11 +261,10 @@ class LinkedPool:
         fired["bias"] = genes["bias"]
         edges = np.empty(int(last.sum()), EDGE)
         edges["source"], edges["weight"] = self._sources[used], self._weights[used]
-        links = GenomeLinks(
+        return GenomeLinks(
             heads=heads, fired=fired, edges=edges, inputs=interface.inputs, outputs=interface.outputs,
             slots=interface.inputs + pool.nodes.shape[1], most_edges=int(last.max(initial=0)),
         )  # fmt: skip
-        return GpuGenomes(device.context, links)
 
     def _run(
         self,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from volumetric.base.errors import UnsupportedError
 from volumetric.devices.gpu.adapters import choose_adapter, describe, ranked_adapters
+from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.implementation_choice import choose_implementation, measure_implementation
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.devices.gpu.open_gpu import OpenGpu
+from volumetric.devices.gpu.row_limits import UNLIMITED, CallLimits
 from volumetric.run.device import DeviceInfo, RunOptions
 from volumetric.run.graph.network_graph import GROUPED, NATIVE
 from volumetric.run.plan import Plan
@@ -23,45 +25,29 @@ if TYPE_CHECKING:
     from volumetric.run.streams import RowStream, S, Streamable
 
 
-class GpuDevice:
-    """A GPU, opened.
+C = TypeVar("C", bound=GpuContext)
+
+
+class GpuCompiler(Generic[C]):
+    """Compiles plans and graphs for one GPU.
 
     Parameters
     ----------
-    selector : ``"1"`` (index in `list_gpus`) or part of the adapter's name such as ``"llvmpipe"``; None: the best one
-    narrow : fields of `devices.gpu.kernels.dispatch.Caps` to lower below the adapter's: tests use it to cover the paths
-        of weaker devices
+    context : the GPU, open or recorded
+    limits : most rows of calls of executables
 
     Attributes
     ----------
     native_schemes : schemes that are executed as stored; all others are converted to float32
     native_operations : row operations with kernels on packed weights and states
-
-    Raises
-    ------
-    DeviceError : no such GPU, or it cannot be opened
     """
 
     native_schemes: tuple[str, ...] = tuple(FORMATS)
     native_operations: frozenset[str] = NATIVE | GROUPED
 
-    def __init__(self, selector: str | None = None, *, narrow: Mapping[str, Any] | None = None) -> None:
-        adapters = ranked_adapters()
-        index = choose_adapter(adapters, selector)
-        adapter = adapters[index]
-        chosen = choose_implementation(adapter, measure=measure_implementation)
-        self.context: OpenGpu = OpenGpu(adapter, chosen.name, narrow)
-        info = describe(adapter, index, chosen.name, chosen.reason)
-        measured = {
-            "neighbouring_lanes": self.context.caps.subgroup_size,
-            "loop_rounds": self.context.caps.max_rounds or "no end found",
-        }
-        self._info = replace(info, details={**info.details, **measured})
-
-    @property
-    def info(self) -> DeviceInfo:
-        """Name, limits and features of the device."""
-        return self._info
+    def __init__(self, context: C, limits: CallLimits = UNLIMITED) -> None:
+        self.context: C = context
+        self.limits: CallLimits = limits
 
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> GpuExecutable:
         """Bind `plan` (as `lower` wrote it) to resident copies of `params`.
@@ -82,7 +68,9 @@ class GpuDevice:
             )
         check_integer_width(plan, params)
         native = regroup_params(params, self.native_schemes)
-        return GpuExecutable(self.context, plan, self.native_operations, native, options, sources=params)
+        return GpuExecutable(
+            self.context, plan, self.native_operations, native, options, sources=params, limits=self.limits
+        )
 
     def stream(self, machine: Network | Streamable[S], params: Params, *, batch: int = 1) -> RowStream | S:
         """Return `batch` streams: see `volumetric.run.streams`."""
@@ -95,6 +83,39 @@ class GpuDevice:
         from volumetric.devices.gpu.graph import GpuGraphs
 
         return GpuGraphs(self.context)
+
+
+class GpuDevice(GpuCompiler[OpenGpu]):
+    """A GPU, opened.
+
+    Parameters
+    ----------
+    selector : ``"1"`` (index in `list_gpus`) or part of the adapter's name such as ``"llvmpipe"``; None: the best one
+    narrow : fields of `devices.gpu.kernels.dispatch.Caps` to lower below the adapter's: tests use it to cover the paths
+        of weaker devices
+
+    Raises
+    ------
+    DeviceError : no such GPU, or it cannot be opened
+    """
+
+    def __init__(self, selector: str | None = None, *, narrow: Mapping[str, Any] | None = None) -> None:
+        adapters = ranked_adapters()
+        index = choose_adapter(adapters, selector)
+        adapter = adapters[index]
+        chosen = choose_implementation(adapter, measure=measure_implementation)
+        super().__init__(OpenGpu(adapter, chosen.name, narrow))
+        info = describe(adapter, index, chosen.name, chosen.reason)
+        measured = {
+            "neighbouring_lanes": self.context.caps.subgroup_size,
+            "loop_rounds": self.context.caps.max_rounds or "no end found",
+        }
+        self._info = replace(info, details={**info.details, **measured})
+
+    @property
+    def info(self) -> DeviceInfo:
+        """Name, limits and features of the device."""
+        return self._info
 
 
 def check_integer_width(plan: Plan, params: Params) -> None:

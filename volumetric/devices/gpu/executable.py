@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from volumetric.devices.gpu.call_outputs import CallRunner
 from volumetric.devices.gpu.call_schedule import SequenceSpan, schedule_calls
 from volumetric.devices.gpu.encode import RowRecorder
 from volumetric.devices.gpu.gpu_commands import Executor
-from volumetric.devices.gpu.gpu_context import GpuContext
+from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
 from volumetric.devices.gpu.gpu_state import GpuState
 from volumetric.devices.gpu.gpu_subgraphs import GpuSubgraphs, row_nodes_and_subgraphs, rows_of_subgraphs
 from volumetric.devices.gpu.graph.graphs import GpuGraphs
@@ -27,10 +27,10 @@ from volumetric.devices.gpu.page_pool import PagePool
 from volumetric.devices.gpu.paged_attention import AttentionBuffers, attends_halves, attention_shapes, with_kv_dtype
 from volumetric.devices.gpu.profile import call_times
 from volumetric.devices.gpu.recording_cache import RecordingCache
-from volumetric.devices.gpu.row_limits import RowLimits
+from volumetric.devices.gpu.row_limits import UNLIMITED, CallLimits, RowLimits
 from volumetric.devices.gpu.token_loop import Decoder
 from volumetric.devices.gpu.token_picks import Picked, TokenPicks, Wanted
-from volumetric.devices.gpu.value_buffers import ValueBuffers
+from volumetric.devices.gpu.value_buffers import RowPort, ValueBuffers, row_bytes
 from volumetric.devices.gpu.weight_buffers import WeightBuffers
 from volumetric.network import OUTPUT, Params
 from volumetric.run.call_batch import (
@@ -54,6 +54,7 @@ from volumetric.run.device import (
     output_of,
 )
 from volumetric.run.graph.partition import Partition
+from volumetric.run.lower import is_endless
 from volumetric.run.plan import Plan
 from volumetric.run.regroup import regroup_params
 from volumetric.run.sequence_state import check_tokens
@@ -74,6 +75,7 @@ class GpuExecutable:
     executor : submits commands; default: prepared native calls
     sources : the original weights, before their groups were narrowed
     shared_with : executable to share matrices of the same sources with; states of either serve both
+    limits : most rows of a call, and of its tail
 
     Raises
     ------
@@ -92,6 +94,7 @@ class GpuExecutable:
         executor: Executor | None = None,
         sources: Params | None = None,
         shared_with: GpuExecutable | None = None,
+        limits: CallLimits = UNLIMITED,
     ) -> None:
         self.context = context
         self.plan: Plan = plan
@@ -108,8 +111,11 @@ class GpuExecutable:
         alone = any(not (shape.state and shape.causal) for shape in shapes.values())
         most, caps = options.context, context.caps
         most = most if alone else rows_of_subgraphs(parts, most, caps, whole=graph.whole_sequences)
+        most = most if alone or limits.rows is None else min(most, limits.rows)
         chain = dataclasses.replace(graph, nodes=row_nodes_and_subgraphs(graph, parts))
-        self.scratch: ValueBuffers = ValueBuffers(context, chain, most=most, least=options.context if alone else 1)
+        self.scratch: ValueBuffers = ValueBuffers(
+            context, chain, most=most, least=options.context if alone else 1, tail=limits.tail_rows
+        )
         attends = (node for node in graph.nodes if node.op == "attend")
         cache_shapes = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
         fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
@@ -214,6 +220,48 @@ class GpuExecutable:
         """Write a call to the control block; return its rows, and the values they read."""
         placed = self._place_rows([parts[span.sequence].state for span in spans], [len(span) for span in spans])
         return placed, {i: gather_rows_of_spans(parts, spans, name) for name, i in self._partition.inputs.items()}
+
+    def record_call(
+        self, state: GpuState, rows: int, part: Literal["whole", "body"] = "whole", outputs: Sequence[str] | None = None
+    ) -> tuple[CallRows, list[BoundDispatch]]:
+        """Return what a call with so many rows of one sequence submits, and its rows; nothing runs.
+
+        Parameters
+        ----------
+        part : ``"body"``: without the steps that only the last row needs
+        outputs : names of the outputs to compute; None: all
+
+        Raises
+        ------
+        DeviceError : a call has not so many rows
+        """
+        with self.pool.lock:
+            most = self.scratch.rows if part == "body" else min(self.scratch.rows, self.scratch.tail_rows)
+            if rows > min(most, self.graph.max_rows or most):
+                raise DeviceError(f"a call of this network has at most {most} rows, got {rows}")
+            self._subgraphs.prepare([rows])
+            counted = self.recordings.count([SequenceSpan(state.pages.line, 0, rows)])
+            numbers = None if outputs is None else [self._partition.outputs[name] for name in outputs]
+            needed = None if numbers is None else self.recordings.needed_segments(numbers)
+            return counted, self.recordings.calls(part, counted, needed)
+
+    def row_ports(self) -> tuple[dict[str, RowPort], dict[str, RowPort]]:
+        """Return where the rows of inputs and of outputs are, by name."""
+
+        def port(i: int) -> RowPort:
+            tensor = self.graph.tensors[i]
+            buffer = self.scratch.buffers[self.scratch.values[i]]
+            return RowPort(buffer, tensor.shape[1:], tensor.dtype, row_bytes(tensor))
+
+        inputs, outputs = self._partition.inputs, self._partition.outputs
+        return {name: port(i) for name, i in inputs.items()}, {name: port(i) for name, i in outputs.items()}
+
+    @property
+    def most_positions(self) -> int | None:
+        """Most rows of a sequence; None: it has no end."""
+        if is_endless(self.plan):
+            return None
+        return min(self.options.context, self._partition.positions or self.options.context)
 
     def forward(self, state: GpuState, x: RowInputs, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the output for the last row, or for all rows."""

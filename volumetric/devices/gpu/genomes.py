@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.base.errors import ShapeError
-from volumetric.devices.gpu.gpu_context import GpuContext
+from volumetric.base.errors import DeviceError, ShapeError
+from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
 from volumetric.devices.gpu.kernels.genomes import GenomeShape, genomes
 
 FIRED = np.dtype([("slot", "u4"), ("kinds", "u4"), ("first", "u4"), ("last", "u4"), ("bias", "f4")])
@@ -88,9 +88,10 @@ class GpuGenomes:
         outputs = []
         for first, links, buffers in self._parts:
             rows = x if shared else x[first : first + len(links)]
-            outputs.append(
-                self._run(links, buffers, np.ascontiguousarray(rows.swapaxes(1, 2), np.float32), shared=shared)
-            )
+            columns = np.ascontiguousarray(rows.swapaxes(1, 2), np.float32)
+            shape, call = self._bind(links, buffers, columns, shared=shared)
+            self._context.run([call])
+            outputs.append(self._read(buffers, shape))
         return np.concatenate(outputs)
 
     def close(self) -> None:
@@ -121,9 +122,30 @@ class GpuGenomes:
             name: self._context.upload(_nonempty_words(values), f"{name} of genomes") for name, values in arrays.items()
         }
 
-    def _run(
+    def record(self, samples: int, *, shared: bool = True) -> tuple[dict[str, Any], BoundDispatch]:
+        """Return the launch that activates all genomes for so many samples, and its buffers by name; nothing runs.
+
+        ``x`` is ``[inputs, samples]``, or for each genome ``[genomes, inputs, samples]`` unless `shared`; ``y`` is
+        ``[genomes, outputs, samples]``.
+
+        Raises
+        ------
+        DeviceError : the genomes exceed one launch
+        """
+        self._divide_genomes(samples)
+        if len(self._parts) != 1:
+            raise DeviceError(
+                f"{len(self._links)} genomes of {samples} samples exceed one launch",
+                hint="use fewer genomes or samples",
+            )
+        [(_, links, buffers)] = self._parts
+        x = np.zeros((1 if shared else len(links), links.inputs, samples), np.float32)
+        return buffers, self._bind(links, buffers, x, shared=shared)[1]
+
+    def _bind(
         self, links: GenomeLinks, buffers: dict[str, Any], x: NDArray[np.float32], *, shared: bool
-    ) -> NDArray[np.float32]:
+    ) -> tuple[GenomeShape, BoundDispatch]:
+        """Write the inputs, and bind the launch for them."""
         context = self._context
         shape = GenomeShape(
             genomes=len(links), samples=x.shape[2], inputs=links.inputs, outputs=links.outputs, slots=links.slots,
@@ -137,8 +159,11 @@ class GpuGenomes:
                 buffers[name] = context.buffer(nbytes, f"{name} of genomes", uniform=name == "dims")
         context.write(buffers["x"], x)
         context.write(buffers["dims"], np.array([*shape.dims, 0], np.uint32))
-        context.run([context.bind(genomes(shape, context.caps), buffers, shape.dims)])
-        flat = context.read(buffers["y"], size).view(np.float32)
+        return shape, context.bind(genomes(shape, context.caps), buffers, shape.dims)
+
+    def _read(self, buffers: Mapping[str, Any], shape: GenomeShape) -> NDArray[np.float32]:
+        size = 4 * shape.genomes * shape.outputs * shape.samples
+        flat = self._context.read(buffers["y"], size).view(np.float32)
         return flat.reshape(shape.genomes, shape.outputs, shape.samples).swapaxes(1, 2).copy()
 
 

@@ -208,6 +208,15 @@ class RecordingCache:
         return PassCommand(self._prepare(key, lambda: self._pick_calls(ways, self._tail_control)), counted)
 
     @property
+    def control_block(self) -> tuple[Any, int]:
+        """The control block of calls, and the rows of a block of a sequence with several rows."""
+        return self.scratch.buffers[self._control], self._block
+
+    def pick_calls(self, ways: Ways | None) -> list[BoundDispatch]:
+        """Argmax or sampling from the rows of a call; the room for sampling must be reserved."""
+        return self._pick_calls(ways, self._control)
+
+    @property
     def tokens(self) -> Any:
         """The buffer of the next tokens."""
         return self.scratch.buffers[self.scratch.values[self.input]]

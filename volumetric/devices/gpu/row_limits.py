@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from volumetric.base.errors import DeviceError, GenerationError
 from volumetric.graph.binding import tables_of_positions
 from volumetric.graph.ops import Graph
 from volumetric.run.sequence_state import check_capacity
+
+
+class CallLimits(NamedTuple):
+    """Most rows of a call, and of its tail, for which memory is allocated; None: what the GPU has room for."""
+
+    rows: int | None = None
+    tail_rows: int | None = None
+
+
+UNLIMITED: Final = CallLimits()
 
 
 class RowLimits:

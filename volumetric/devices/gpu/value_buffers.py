@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from volumetric.base._typing import Shape
 from volumetric.base.errors import DeviceError
 from volumetric.devices.gpu.buffer_names import BufferNames, TensorBuffers
 from volumetric.devices.gpu.gpu_context import GpuContext
@@ -18,6 +19,15 @@ from volumetric.graph.ops import Graph, Node, Tensor
 CHUNK_ROWS = 512
 """Maximum rows that run at a time."""
 _TAIL_BYTES = 64 << 20
+
+
+class RowPort(NamedTuple):
+    """Where the rows of an input or output of a graph are; `stride`: bytes from one row to the next."""
+
+    buffer: Any
+    shape: Shape
+    dtype: str
+    stride: int
 
 
 def row_words(tensor: Tensor) -> int:
@@ -57,6 +67,7 @@ class ValueBuffers:
     graph : its nodes run in order: row operations, and segments between them
     most : rows to allocate for, if the GPU has room
     least : minimum rows; attention without a cache needs all rows of a call
+    tail : maximum rows of the tail
 
     Attributes
     ----------
@@ -71,11 +82,11 @@ class ValueBuffers:
     DeviceError : the GPU has no room for a row, or for the minimum of rows
     """
 
-    def __init__(self, context: GpuContext, graph: Graph, *, most: int, least: int) -> None:
+    def __init__(self, context: GpuContext, graph: Graph, *, most: int, least: int, tail: int | None = None) -> None:
         self._context = context
         limit = context.caps.max_binding
         body = [node for node in graph.nodes if not node.tail]
-        tail = [node for node in graph.nodes if node.tail]
+        tail_nodes = [node for node in graph.nodes if node.tail]
         self.buffers: OwnedBuffers = OwnedBuffers(context)
         self.rows: int = rows_within(graph, body, most, limit)
         if self.rows < least:
@@ -83,16 +94,16 @@ class ValueBuffers:
                 f"attention without a cache needs all {least} rows at once; this GPU binds {self.rows}",
                 hint=f"use a context of at most {self.rows}",
             )
-        self.tail_rows: int = rows_within(graph, tail, self.rows, min(limit, _TAIL_BYTES))
-        made_in_tail = {i for node in tail for i in node.outputs}
-        crossing = {i for node in tail for i in graph_values(graph, node)} - made_in_tail
+        self.tail_rows: int = rows_within(graph, tail_nodes, min(self.rows, tail or self.rows), min(limit, _TAIL_BYTES))
+        made_in_tail = {i for node in tail_nodes for i in node.outputs}
+        crossing = {i for node in tail_nodes for i in graph_values(graph, node)} - made_in_tail
         slots = BufferNames("value", limit)
         inputs = [i for i in graph.inputs if i not in graph.derived]
         self.values: dict[int, str] = {
             i: slots.new(self.rows * row_bytes(graph.tensors[i]), graph.tensors[i].name) for i in inputs
         }
         self._assign_buffers(graph, body, slots, self.rows, sorted(crossing))
-        self._assign_buffers(graph, tail, slots, self.tail_rows, ())
+        self._assign_buffers(graph, tail_nodes, slots, self.tail_rows, ())
         self.buffers.make_all(slots.sizes)
         self.gathered: dict[int, str] = {
             i: self.make(self.tail_rows * row_bytes(graph.tensors[i]), "tail rows") for i in crossing

@@ -41,6 +41,7 @@ class GpuProgram:
     graph : the graph after GPU rewrites
     recording : its dispatches as plain data
     calls : the same, bound
+    input_parts, output_parts : buffers of inputs and outputs, or parts of buffers, in their order
     scratch_bytes : GPU memory of the program without the store
     """
 
@@ -77,7 +78,9 @@ class GpuProgram:
             buffers |= {f"key {key}": store.buffer(key) for key in used}
             self.recording: GpuRecording = recording(entries, buffers)
             self.calls: list[BoundDispatch] = context.bind_all(entries, buffers)
-            self._commands = self._run_commands({i: buffers[names[i]] for i in graph.outputs})
+            self.input_parts: list[BufferSlice] = self._inputs.parts
+            self.output_parts: list[Any] = [buffers[names[i]] for i in graph.outputs]
+            self._commands = self._run_commands(dict(zip(graph.outputs, self.output_parts, strict=True)))
             self._parts: SeriesParts | None = None
             if graph.outputs and all(names[i] in results.values() for i in graph.outputs):
                 self._parts = SeriesParts(

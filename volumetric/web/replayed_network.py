@@ -1,0 +1,160 @@
+"""ReplayedNetwork: calls, ticks and tokens of an exported folder, by the descriptions in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.base._typing import F32Array
+from volumetric.base.errors import GenerationError, ShapeError
+from volumetric.devices.gpu.kernels.dispatch import CallRows
+from volumetric.web.native_replay import NativeReplay
+
+if TYPE_CHECKING:
+    from volumetric.devices.gpu.open_gpu import OpenGpu
+
+_HEADER: Final = 60
+"""Words of the control block before the list of rows."""
+_LAST_TOKEN: Final = 0xFFFFFFFB
+
+
+class ReplayedNetwork:
+    """One sequence through an exported network on a GPU of this machine.
+
+    Attributes
+    ----------
+    replay : buffers and programs
+    position : rows of the sequence so far
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], context: OpenGpu, subgroup_sizes: tuple[int, int] = (0, 0)
+    ) -> None:
+        self.replay: NativeReplay = NativeReplay(folder, context, subgroup_sizes)
+        self.manifest: dict[str, Any] = self.replay.manifest
+        self.position: int = 0
+
+    def reset(self) -> None:
+        """Begin a new sequence."""
+        self.position = 0
+        for name in self.manifest["states"] if self.manifest["kind"] == "ticks" else ():
+            self.replay.restore(name)
+
+    def call(self, rows: Mapping[str, NDArray[Any]]) -> dict[str, F32Array]:
+        """Append rows by the name of inputs, in as many calls as are needed, and return their outputs."""
+        calls, count = self.manifest["calls"], len(next(iter(rows.values())))
+        outputs: list[dict[str, F32Array]] = []
+        at = 0
+        while at < count:
+            one = self._program(calls, count - at)
+            taken = min(one["rows"], count - at)
+            position = 0 if calls["independent"] or calls["whole"] else self.position
+            part = {name: value[at : at + taken] for name, value in rows.items()}
+            if one["exact"] and taken < one["rows"]:
+                part = {n: np.concatenate([v, np.zeros((one["rows"] - taken, *v.shape[1:]), v.dtype)]) for n, v in part.items()}
+            self._run(one["program"], part, position)
+            outputs.append({name: self._read(port, taken) for name, port in self.manifest["outputs"].items()})
+            self.position += taken
+            at += taken
+        return {name: np.concatenate([one[name] for one in outputs]) for name in outputs[0]}
+
+    def tick(self, rows: Mapping[str, NDArray[Any]]) -> dict[str, F32Array]:
+        """Run a tick at which one row of some inputs arrives, and return the outputs."""
+        programs = {frozenset(one["fed"]): one["program"] for one in self.manifest["ticks"]["programs"]}
+        for name, value in rows.items():
+            self._write(self.manifest["inputs"][name], value[None])
+        self.replay.submit([programs[frozenset(rows)]])
+        return {name: self._read(port, 1)[0] for name, port in self.manifest["outputs"].items()}
+
+    def feed(self, tokens: Sequence[int]) -> None:
+        """Append tokens of a prompt, without logits."""
+        language, at = self.manifest["language"], 0
+        ids = np.array(tokens, np.int32)
+        while at < len(ids):
+            left = len(ids) - at
+            bodies = [one for one in language["body"] if not one["exact"] or one["rows"] <= left]
+            fitting = [one for one in bodies if one["rows"] >= left] or bodies[-1:]
+            name, most = (fitting[0]["program"], fitting[0]["rows"]) if left > 1 and fitting else (language["token"], 1)
+            taken = min(most, left)
+            self._run(name, {"tokens": ids[at : at + taken]}, self.position)
+            self.position += taken
+            at += taken
+
+    def logits(self, token: int) -> F32Array:
+        """Append a token, and return the logits after it."""
+        self._run(self.manifest["language"]["token"], {"tokens": np.array([token], np.int32)}, self.position)
+        self.position += 1
+        return self._read(self.manifest["outputs"]["logits"], 1)[0]
+
+    def picked(self, token: int, pick: str = "greedy") -> Iterator[int]:
+        """Append a token and yield the next one, append that one, and so on, without end."""
+        language, calls = self.manifest["language"], self.manifest["calls"]
+        port = self.manifest["inputs"]["tokens"]
+        self._write(port, np.array([token], np.int32))
+        self._place(self.position, 1)
+        programs = [language["token"], language["picks"][pick]]
+        while True:
+            if self.position >= calls["positions"]:
+                raise GenerationError(f"the context of {calls['positions']} tokens is full")
+            data = self.replay.submit_and_read(programs, port["buffer"], 4, self._rows(1))
+            self.position += 1
+            code = int(np.frombuffer(data, np.uint32)[0])
+            if code > _LAST_TOKEN:
+                raise GenerationError(f"the GPU could not pick a token: {code:#x}")
+            yield code
+
+    def close(self) -> None:
+        """Free the buffers."""
+        self.replay.close()
+
+    def _program(self, calls: Mapping[str, Any], left: int) -> Mapping[str, Any]:
+        programs = calls["programs"]
+        if calls["independent"] or not any(one["exact"] for one in programs):
+            fitting = [one for one in programs if one["rows"] >= left]
+        else:
+            fitting = [one for one in programs if one["rows"] == left]
+        if not fitting and calls["whole"]:
+            raise ShapeError(f"the export has no call of {left} rows", hint="export it with rows=…")
+        return fitting[0] if fitting else programs[0] if programs[0]["exact"] else programs[-1]
+
+    def _run(self, program: str, rows: Mapping[str, NDArray[Any]], position: int) -> None:
+        count = len(next(iter(rows.values())))
+        for name, value in rows.items():
+            self._write(self.manifest["inputs"][name], value)
+        self._place(position, count)
+        self.replay.submit([program], self._rows(count))
+
+    def _rows(self, count: int) -> CallRows:
+        control = self.manifest["calls"]["control"]
+        if count == 1 and control["singles"]:
+            return CallRows(1, 1, 0, 1)
+        return CallRows(count, 0, -(-count // control["block"]), 1)
+
+    def _place(self, position: int, count: int) -> None:
+        control, rows = self.manifest["calls"]["control"], self._rows(count)
+        places = control["places"]
+        words = np.zeros(_HEADER + 5 * places, np.uint32)
+        words[:4] = rows[:4]
+        listed = min(count, places)
+        lists = words[_HEADER : _HEADER + 4 * listed].reshape(-1, 4)
+        lists[:, 0] = position + np.arange(listed)
+        lists[:, 1:3] = control["line"], count
+        if rows.singles:
+            words[4 : 4 + len(control["pages"])] = control["pages"]
+        starts = control["block"] * np.arange(min(rows.blocks, places))
+        words[_HEADER + 4 * places : _HEADER + 4 * places + len(starts)] = starts
+        self.replay.write(control["buffer"], words)
+
+    def _write(self, port: Mapping[str, Any], rows: NDArray[Any]) -> None:
+        flat = np.ascontiguousarray(rows, port["dtype"]).reshape(len(rows), -1)
+        padded = np.pad(flat, ((0, 0), (0, port["stride"] // 4 - flat.shape[1])))
+        self.replay.write(port["buffer"], padded)
+
+    def _read(self, port: Mapping[str, Any], rows: int) -> F32Array:
+        values = self.replay.read(port["buffer"], rows * port["stride"]).view(np.float32).reshape(rows, -1)
+        shape = tuple(port["shape"])
+        return values[:, : int(np.prod(shape))].reshape(rows, *shape).copy()
