@@ -90,11 +90,12 @@ def test_documents_hold_arrays_and_refuse_what_pages_cannot():
 
 
 def test_scripts_come_after_those_that_they_import():
-    names = [name for name, _ in page_modules(["scene"])]
+    names = list(page_modules(["scene"]))
     assert names[-1] == "main.js"
     assert names.index("scene/renderer.js") < names.index("views/scene.js")
+    page = scope_page(ScopeDocument(title="", source="", views=(ScopeView(kind="scene", name="a", label="", data={}),)))
+    texts = page.split('data-module="')[1:]
+    assert [text.partition('"')[0] for text in texts] == names
     assert all(
-        'from "./' not in text and 'from "../' not in text
-        for name, text in page_modules(["scene"])
-        if not name.startswith("vendor/")
+        'from "./' not in text and 'from "../' not in text for text in texts if not text.startswith("vendor/")
     )

@@ -50,14 +50,16 @@ def dense_network(folder: Path, rng: np.random.Generator) -> tuple[dict[str, Any
             "label": "no subgroups", "needs": {},
             "buffers": [
                 {"name": "input", "bytes": 64}, {"name": "output", "bytes": 64},
-                {"name": "w", "bytes": 48, "piece": 0, "offset": 0, "length": 40},
+                {"name": "control", "bytes": 320},
+                {"name": "w", "bytes": 48, "parts": [[0, 0, 40]]},
             ],
             "pipelines": [{"label": "dense", "module": 0, "bindings": [[0, "read"], [1, "read"], [2, "read_write"]]}],
-            "programs": {"rows 4": [{"dispatches": [[0, [[0, 0], [1, 2], [2, 1]], [2, 4, 1], ["total", 1, 1, 0]]]}]},
+            "programs": {"rows 4": [{"dispatches": [[0, [[0, 0], [1, 3], [2, 1]], [2, 4, 1], ["total", 1, 1, 0]]]}]},
         }],
         "inputs": {"input": port("input", [4], 16)}, "outputs": {"output": port("output", [2], 16)}, "states": [],
-        "calls": {"programs": [{"program": "rows 4", "rows": 4, "exact": False}], "control": None, "positions": None,
-                  "independent": True},
+        "calls": {"programs": [{"program": "rows 4", "rows": 4, "exact": False}], "positions": None,
+                  "independent": True, "whole": False,
+                  "control": {"buffer": "control", "block": 16, "places": 4, "singles": True, "line": 1, "pages": []}},
     }  # fmt: skip
     write_json(folder / "network.json", network)
     return network, weights
@@ -72,10 +74,10 @@ def ticking_network(folder: Path) -> dict[str, Any]:
             "needs": {},
             "buffers": [{"name": "x", "bytes": 16}, {"name": "s", "bytes": 16, "data": first}, {"name": "y", "bytes": 16}],
             "pipelines": [{"label": "leak", "module": 0, "bindings": [[0, "read"], [1, "read_write"], [2, "read_write"]]}],
-            "programs": {"tick 0": [{"dispatches": [[0, [[0, 0], [1, 1], [2, 2]], [1, 1, 1]]]}]},
+            "programs": {"tick": [{"dispatches": [[0, [[0, 0], [1, 1], [2, 2]], [1, 1, 1]]]}]},
         }],
         "inputs": {"x": port("x", [1], 16)}, "outputs": {"y": port("y", [1], 16)}, "states": ["s"],
-        "ticks": {"cycle": ["tick 0"], "reset": "all"},
+        "ticks": {"programs": [{"fed": ["x"], "program": "tick"}, {"fed": [], "program": "tick"}]},
     }  # fmt: skip
     write_json(folder / "network.json", network)
     return network

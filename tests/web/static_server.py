@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-_KINDS = {".js": "text/javascript", ".html": "text/html", ".json": "application/json"}
+_KINDS = {".js": "text/javascript", ".html": "text/html", ".css": "text/css", ".json": "application/json"}
 _BYTES = "application/octet-stream"
 _PAGE = b"<!doctype html><meta charset=utf-8><title>engine</title><link rel=icon href=data:,><body></body>"
 
@@ -73,6 +74,7 @@ def _handler(server: StaticServer) -> type[BaseHTTPRequestHandler]:
             if cuts:
                 self.wfile.write(body[first : first + cuts.pop(0)])
                 self.wfile.flush()
+                time.sleep(0.2)  # so that the browser hands on what it has before it learns of the end
                 self.connection.close()
                 return
             self.wfile.write(body[first:])

@@ -37,6 +37,7 @@ GROUPS = {
     },
     "Convert and share": {
         "convert": "Convert a model to another numeric type or file format.",
+        "export": "Write a network as a page that runs it in browsers.",
         "merge": "Merge two models of one architecture, layer by layer.",
     },
     "This machine": {

@@ -244,7 +244,7 @@ FOREIGN_COMMANDS: Final[Mapping[str, str]] = {
     "finetune": "volumetric train FILE.toml",
     **dict.fromkeys(("fit", "learn"), "volumetric train FILE.toml"),
     **dict.fromkeys(("eval", "evaluate", "test"), "volumetric perplexity MODEL --file TEXT, or run MODEL --in ROWS"),
-    **dict.fromkeys(("export", "save", "to-onnx"), "volumetric convert MODEL model.onnx"),
+    **dict.fromkeys(("save", "to-onnx"), "volumetric convert MODEL model.onnx"),
     **dict.fromkeys(("install", "update", "upgrade"), "pip install --upgrade volumetric-engine"),
     **dict.fromkeys(("info", "summary"), "volumetric inspect MODEL shows its structure"),
     **dict.fromkeys(("plot", "draw"), "volumetric evolve plot RUN, volumetric program draw FILE, or scope html FILE"),

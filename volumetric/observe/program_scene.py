@@ -77,12 +77,24 @@ def _sampled_edges(facts: Facts, edges: int) -> range:
 def _node(facts: Facts, place: Place) -> SceneNode:
     """Return the node of a region: x and y are the last two axes of the canvas, z the axis before them (the frame)."""
     middle = [(low + high - 1) / 2 for low, high in place.region.box]
-    frame, *space = middle
-    x = space[-1]
-    y = space[-2] if len(space) > 1 else 0.0
-    z = space[-3] if len(space) > 2 else frame
+    widths = [float(high - low) for low, high in place.region.box]
     size = facts.program.canvas.width * len(place.positions)
-    return SceneNode(id=place.index, name=place.name, role="region", group=place.region.family, at=(x, y, z), size=size)
+    return SceneNode(
+        id=place.index,
+        name=place.name,
+        role="region",
+        group=place.region.family,
+        at=_in_space(middle, 0.0),
+        size=size,
+        extent=_in_space(widths, 1.0),
+        clock=place.region.clock or "",
+    )
+
+
+def _in_space(of: list[float], missing: float) -> tuple[float, float, float]:
+    """Return x, y, z of numbers by axis of a canvas, frame first."""
+    frame, *space = of
+    return space[-1], space[-2] if len(space) > 1 else missing, space[-3] if len(space) > 2 else frame
 
 
 def _edge(facts: Facts, number: int, wire: int) -> SceneEdge:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from volumetric.program.layer.program_layer import Program
 
 
-class SceneNode(msgspec.Struct, frozen=True, kw_only=True):
+class SceneNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An active unit: a layer, a cell of a fabric, or a region.
 
     Attributes
@@ -28,6 +28,9 @@ class SceneNode(msgspec.Struct, frozen=True, kw_only=True):
     group : name of the group, whose nodes share a scale
     at : x, y, z
     size : number of output values
+    coord : z, y, x, slot of its layer in the grid of a network; None: it is in none
+    extent : width of its box along x, y, z, with `at` in the middle; None: a point
+    clock : text of the clock of its layer or region; empty: it computes at every tick or row
     """
 
     id: int
@@ -36,6 +39,9 @@ class SceneNode(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     at: tuple[float, float, float]
     size: int = 1
+    coord: tuple[int, int, int, int] | None = None
+    extent: tuple[float, float, float] | None = None
+    clock: str = ""
 
 
 class SceneEdge(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
@@ -131,7 +137,8 @@ def scene_of(machine: Network | Clocked, *, edges: int = 4000) -> Scene:
         return program_scene(program, edges)
     parts = parts_of(network)
     firsts = first_nodes(network, parts)
-    nodes = tuple(_nodes(network, parts, firsts))
+    clocks = {coord: str(clock) for coord, clock in machine.clocks.items()} if isinstance(machine, Clocked) else {}
+    nodes = tuple(_nodes(network, parts, firsts, clocks))
     wires = list(_edges(network, parts, firsts, ticking=isinstance(machine, Clocked)))
     count = len(wires) + sum(len(part.edges[0]) for part in parts.values())
     shown = _sample_edges(wires, parts, range(0, count, max(1, -(-count // edges))) if edges else range(0))
@@ -178,7 +185,10 @@ def first_nodes(network: Network, parts: Mapping[Coord, FabricPart]) -> dict[Coo
     return firsts
 
 
-def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int]) -> Iterator[SceneNode]:
+def _nodes(
+    network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int], clocks: Mapping[Coord, str]
+) -> Iterator[SceneNode]:
+    """Yield the nodes of the layers in order, those of a fabric one by one."""
     reading, tapped = {port.coord for port in network.ports.values()}, set(network.taps.values())
     slots = 1 + max(coord.slot for coord in network.layers)
     starts = [_starts(network, parts, axis) for axis in range(3)]
@@ -193,14 +203,26 @@ def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[
                 group=spec.kind,
                 at=(x, y, z),
                 size=_size(network, coord),
+                coord=_coord(coord),
+                clock=clocks.get(coord, ""),
             )
             continue
-        part = parts[coord]
+        part, place = parts[coord], _coord(coord)
         for i, spot in enumerate(part.spots(alone=len(parts) == 1)):
-            at = (x + spot.at[0], y + spot.at[1], z + spot.at[2])
             yield SceneNode(
-                id=part.first + i, name=spot.name, role=spot.role, group=spot.group, at=at, size=part.spec.hidden
+                id=part.first + i,
+                name=spot.name,
+                role=spot.role,
+                group=spot.group,
+                at=(x + spot.at[0], y + spot.at[1], z + spot.at[2]),
+                size=part.spec.hidden,
+                coord=place,
+                clock=clocks.get(coord, ""),
             )
+
+
+def _coord(coord: Coord) -> tuple[int, int, int, int]:
+    return coord.z, coord.y, coord.x, coord.slot
 
 
 def _starts(network: Network, parts: Mapping[Coord, FabricPart], axis: int) -> dict[int, float]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from volumetric.base.errors import SpecError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS
 from volumetric.evolution.genome import Genome
+from volumetric.evolution.node_columns import node_columns
 from volumetric.layers import LayerSpec, Parallel, Residual, Sequential
 from volumetric.layers.containers import inner_source
 from volumetric.network import INPUT, OUTPUT, Network
@@ -45,7 +46,7 @@ def draw_genome(
     wide, out = genome.interface.inputs, genome.interface.outputs
     names = dict(enumerate(_node_names("input", inputs, "in", wide)))
     names |= {wide + i: name for i, name in enumerate(_node_names("output", outputs, "out", out))}
-    depths = _depths(genome)
+    depths = node_columns(genome)
     boxes = {str(node): DiagramBox(text=names[node], column=depths[node], role="input") for node in range(wide)}
     for node in genome.nodes:
         key, aggregation = int(node["id"]), AGGREGATIONS[node["aggregation"]]
@@ -176,43 +177,3 @@ def _node_names(what: str, names: Sequence[str], short: str, count: int) -> Sequ
             f"got {len(names)} names for {count} {what}s", hint=f'name every {what}: {what}s = ["a", "b"], or none'
         )
     return names or [f"{short} {i}" for i in range(count)]
-
-
-def _depths(genome: Genome) -> dict[int, int]:
-    """Return the column of each node: its longest acyclic path from the inputs; outputs are last."""
-    inputs, outputs = genome.interface.inputs, genome.interface.outputs
-    fixed = range(inputs, inputs + outputs)
-    active = genome.connections[genome.connections["enabled"]]
-    followers: dict[int, list[int]] = {}
-    for source, target in zip(active["source"].tolist(), active["target"].tolist(), strict=True):
-        if source not in fixed and target not in fixed:
-            followers.setdefault(source, []).append(target)
-    nodes = [*range(inputs), *(node for node in genome.nodes["id"].tolist() if node not in fixed)]
-    order = _finish_order(nodes, followers)
-    place = {node: i for i, node in enumerate(reversed(order))}
-    depths = {node: 0 if node < inputs else 1 for node in nodes}
-    for node in reversed(order):
-        for target in followers.get(node, ()):
-            if place[target] > place[node]:  # else the connection is recurrent
-                depths[target] = max(depths[target], depths[node] + 1)
-    last = 1 + max(depths.values(), default=0)
-    return depths | dict.fromkeys(fixed, last)
-
-
-def _finish_order(nodes: Sequence[int], followers: dict[int, list[int]]) -> list[int]:
-    """Return nodes in depth-first postorder."""
-    order: list[int] = []
-    visited: set[int] = set()
-    for start in nodes:
-        stack = [] if start in visited else [(start, iter(followers.get(start, ())))]
-        visited.add(start)
-        while stack:
-            node, rest = stack[-1]
-            target = next((t for t in rest if t not in visited), None)
-            if target is None:
-                order.append(node)
-                stack.pop()
-            else:
-                visited.add(target)
-                stack.append((target, iter(followers.get(target, ()))))
-    return order

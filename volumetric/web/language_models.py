@@ -82,6 +82,7 @@ class LanguageModel:
                 "vocabulary": executable.recordings.graph.tensors[executable.recordings.output].width,
                 "context": self.context,
                 "token": token["program"],
+                "rewinds": not executable.pool.fixed.buffers,
                 "body": bodies,
                 **_sampling(recording),
                 **self._text(),

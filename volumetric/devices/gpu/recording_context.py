@@ -112,9 +112,8 @@ class RecordingContext:
         return RecordedBuffer(size, label, uniform=uniform)
 
     def free(self, buffer: RecordedBuffer) -> None:
-        """Drop the contents of a buffer."""
+        """Count a buffer as freed. Whoever writes the recording may still need its contents."""
         self.allocated -= buffer.size
-        buffer.parts.clear()
 
     def write(self, buffer: RecordedBuffer, data: NDArray[Any], offset: int = 0) -> None:
         """Set bytes of a buffer; large arrays must not change afterwards."""

@@ -134,19 +134,22 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = 
     return mark_tail(fuse_experts(adapted) if "experts" in dialect else adapted)
 
 
-def layered_graph(plan: Plan, *, values: bool = False) -> tuple[Graph, tuple[int, ...]]:
+def layered_graph(
+    plan: Plan, *, values: bool = False, dialect: frozenset[str] = DIALECT
+) -> tuple[Graph, tuple[int, ...]]:
     """Return the forward pass as emitted by the layers, without fusion, for any number of rows.
 
     Parameters
     ----------
     values : the outputs are the outputs of all steps, instead of those of the plan
+    dialect : fused row operations that layers may emit
 
     Returns
     -------
     Graph
     outputs : the value of the plan for each output of the graph
     """
-    work = GraphBuilder(DIALECT)
+    work = GraphBuilder(dialect)
     emitted = _emit_open(work, plan)
     numbers = [i for step in plan.steps for i in step.outputs] if values else [*plan.outputs.values()]
     tensors = dict(zip(plan.outputs.values(), emitted.outputs.values(), strict=True)) | emitted.values

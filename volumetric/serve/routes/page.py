@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+from volumetric.base.script_page import page_part, source_hash
 
 
 @cache
-def _page() -> bytes:
-    return files("volumetric.serve").joinpath("page.html").read_bytes()
+def _page() -> tuple[bytes, str]:
+    """Return the page with the parts that it shares with others, and its policy: only its own script runs."""
+    template = files("volumetric.serve").joinpath("page.html").read_text("utf-8")
+    text = re.sub(r"/\* ([a-z]+\.(?:css|js)) \*/\n", lambda name: page_part(name[1]), template)
+    script = text.partition('<script type="module">')[2].partition("</script>")[0]
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src '{source_hash(script)}'; connect-src 'self'; "
+        "form-action 'none'; base-uri 'none'"
+    )
+    return text.encode(), policy
 
 
 async def page(request: Request) -> Response:
     """Return the page: a single file, which loads nothing from elsewhere."""
-    headers = {
-        "content-security-policy": _POLICY,
-        "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",
-    }
-    return Response(_page(), headers=headers, media_type="text/html")
+    text, policy = _page()
+    headers = {"content-security-policy": policy, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+    return Response(text, headers=headers, media_type="text/html")

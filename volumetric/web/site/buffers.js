@@ -46,10 +46,14 @@ export function writeInline(device, variant, buffers) {
   });
 }
 
-/** Write the buffers whose contents lie in a piece. */
-export function writePiece(device, variant, buffers, piece, bytes) {
-  variant.buffers.forEach((one, i) => {
-    if (one.piece === piece) writeBytes(device, buffers[i], 0, bytes.subarray(one.offset, one.offset + one.length));
+/** Write what buffers have of a piece. */
+export function writePiece(device, variant, buffers, number, bytes) {
+  variant.buffers.forEach(({ parts = [] }, i) => {
+    let at = 0;
+    for (const [piece, offset, length] of parts) {
+      if (piece === number) writeBytes(device, buffers[i], at, bytes.subarray(offset, offset + length));
+      at += length;
+    }
   });
 }
 

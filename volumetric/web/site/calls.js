@@ -13,11 +13,11 @@ export class Calls {
     this.machine = machine;
     this.inputs = inputs;
     this.outputs = outputs;
-    this.control = calls.control ?? null;
+    this.control = calls.control;
+    this.whole = calls.whole === true;
     this.positions = calls.positions ?? null;
     this.independent = calls.independent === true;
     this.programs = [...calls.programs].sort((a, b) => a.rows - b.rows);
-    this.most = this.programs.at(-1).rows;
   }
 
   /** Prepare the program of one row, or the smallest. */
@@ -56,10 +56,10 @@ export class Calls {
 
   /** The program for the next of so many rows, how many of them it takes, and as how many. */
   #choose(rows) {
-    const fitting = this.programs.find(one => (one.exact ? one.rows === rows || (this.independent && one.rows >= rows) : one.rows >= rows));
+    const fitting = this.programs.find(one => one.rows === rows || (one.rows > rows && (!one.exact || this.independent)));
     if (fitting) return { program: fitting.program, take: rows, padded: fitting.exact ? fitting.rows : rows };
-    const largest = this.programs.filter(one => one.rows <= rows).at(-1);
-    if (!largest) throw new InputError(`The network takes ${this.programs.map(one => one.rows).join(" or ")} rows at a time, not ${rows}.`);
+    const largest = this.whole ? null : this.programs.filter(one => one.rows <= rows).at(-1);
+    if (!largest) throw new InputError(`The network takes sequences of ${this.programs.map(one => (one.exact ? "" : "up to ") + one.rows).join(" or ")} rows, not of ${rows}.`);
     return { program: largest.program, take: largest.rows, padded: largest.rows };
   }
 
@@ -68,8 +68,8 @@ export class Calls {
     for (const [name, port] of Object.entries(this.inputs)) {
       machine.write(port.buffer, packedRows(port, inputs.get(name), first, padded));
     }
-    if (this.control) machine.write(this.control.buffer, controlWords(this.control, position, padded));
-    const grid = gridRows(this.control ?? undefined, padded);
+    machine.write(this.control.buffer, controlWords(this.control, position, padded));
+    const grid = gridRows(this.control, padded);
     const ports = Object.entries(this.outputs);
     const data = await machine.readback.read(
       ports.map(([, port]) => [machine.buffer(port.buffer), 0, port.stride * rows]),

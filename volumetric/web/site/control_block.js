@@ -3,14 +3,13 @@
 
 const PLACES_AT = 60;
 const NEAR_AT = 4;
-const NEAR_PAGES = 56;
 
 /** Words of the block for `rows` rows from `position` on. */
-export function controlWords({ block, places, line, pages }, position, rows) {
-  if (rows === 1) {
+export function controlWords({ block, places, singles, line, pages }, position, rows) {
+  if (rows === 1 && singles) {
     const words = new Uint32Array(PLACES_AT + 4);
     words.set([1, 1, 0, 1]);
-    words.set(pages.slice(0, NEAR_PAGES), NEAR_AT);
+    words.set(pages, NEAR_AT);
     words.set([position, line, 1, 0], PLACES_AT);
     return words;
   }
@@ -23,7 +22,7 @@ export function controlWords({ block, places, line, pages }, position, rows) {
 }
 
 /** The numbers of rows on which grids depend. */
-export function gridRows({ block } = { block: 1 }, rows) {
-  if (rows === 1) return { total: 1, singles: 1, multi_rows: 0, blocks: 0, pieces: 1 };
+export function gridRows({ block, singles }, rows) {
+  if (rows === 1 && singles) return { total: 1, singles: 1, multi_rows: 0, blocks: 0, pieces: 1 };
   return { total: rows, singles: 0, multi_rows: rows, blocks: Math.ceil(rows / block), pieces: 1 };
 }

@@ -41,12 +41,13 @@ export interface Port {
   dtype: "float32" | "int32";
   shape: number[];
   stride: number;
-  label?: string;
-  classes?: string[] | null;
+  /** Of the columns of an input, or of the classes of an output. */
+  names?: string[];
+  standardise?: { mean: number[]; deviation: number[] };
 }
 
 export interface Info {
-  kind: "rows" | "stream" | "ticks" | "language" | "encoder" | "population" | "learner";
+  kind: "rows" | "sequences" | "stream" | "ticks" | "language" | "encoder" | "population" | "learner";
   title: string;
   origin: { name?: string | null; source?: string | null; licence?: string | null; engine?: string | null };
   inputs: Record<string, Port>;
@@ -123,6 +124,9 @@ export interface Model {
   /** Return the vector of a text, or of each of several. */
   embed(text: string, options?: { prompt?: string | null }): Promise<Float32Array>;
   embed(texts: string[], options?: { prompt?: string | null }): Promise<Float32Array[]>;
+  /** Return the scores of a text's classes (before softmax), or of each of several. */
+  classify(text: string): Promise<Float32Array>;
+  classify(texts: string[]): Promise<Float32Array[]>;
   /** Write numbers to a buffer of the network, from a byte on. */
   write(buffer: string, values: ArrayBufferView, offset?: number): Promise<void>;
   /** Run programs of the network, in order. */

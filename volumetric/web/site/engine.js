@@ -83,6 +83,11 @@ class Model {
     return this.#connection.call("embed", [texts, options]);
   }
 
+  /** Return the scores of a text's classes, or of each of several. */
+  classify(texts) {
+    return this.#connection.call("classify", [texts]);
+  }
+
   /** Return the learner of a network that was exported with --learn. */
   async learner() {
     const { Learner } = await import(this.#addresses["learner.js"] ?? new URL("./learner.js", import.meta.url).href);

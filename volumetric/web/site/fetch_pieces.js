@@ -65,6 +65,11 @@ export class UrlSource {
         if (at && answer.status !== 206) at = 0; // a server without ranges begins anew
         const from = answer.headers.get("Content-Range")?.match(/^bytes (\d+)-/);
         if (at && from && Number(from[1]) !== at) throw new FetchError(`The server sent another part of ${address} than was asked for.`, "Check the server's support of ranges.");
+        const length = Number(answer.headers.get("Content-Length"));
+        if (!at && length && length !== size && !answer.headers.get("Content-Encoding")) {
+          await answer.body.cancel();
+          return new Uint8Array(Math.min(length, size - 1)); // of another size: no repetition helps, and the check says so
+        }
         const reader = answer.body.getReader();
         for (let part = await reader.read(); !part.done; part = await reader.read()) {
           if (at + part.value.length > size) {

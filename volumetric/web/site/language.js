@@ -8,7 +8,15 @@ import { samplingParams } from "./sampling.js";
 import { StopMatcher } from "./stop_texts.js";
 import { TokenLoop } from "./token_loop.js";
 
-const NAMES = { temperature: "temperature", top_k: "topK", top_p: "topP", min_p: "minP", repetition_penalty: "repetitionPenalty", max_tokens: "maxTokens" };
+const EVEN_GREEDY = { repetition_penalty: "repetitionPenalty", max_new_tokens: "maxTokens" };
+const NAMES = { temperature: "temperature", top_k: "topK", top_p: "topP", min_p: "minP", ...EVEN_GREEDY };
+
+/** What the model's files say of sampling; most of it only counts with do_sample, as in transformers. */
+function modelDefaults(said = {}) {
+  const names = said.do_sample ? NAMES : EVEN_GREEDY;
+  const stated = Object.entries(names).filter(([name]) => typeof said[name] === "number");
+  return { ...(said.do_sample ? { temperature: 1 } : {}), ...Object.fromEntries(stated.map(([name, own]) => [own, said[name]])) };
+}
 
 export class Language {
   #machine;
@@ -87,9 +95,7 @@ export class Language {
   }
 
   #params(options) {
-    const about = this.#about;
-    const defaults = Object.fromEntries(Object.entries(NAMES).filter(([name]) => typeof about.defaults?.[name] === "number").map(([name, own]) => [own, about.defaults[name]]));
-    const params = samplingParams(options, defaults);
+    const params = samplingParams(options, modelDefaults(this.#about.defaults));
     params.seed ??= freshSeed();
     return params;
   }
@@ -140,8 +146,10 @@ export class Language {
     this.#fed.length = at;
     while (at < ids.length) {
       if (signal.aborted) return cached;
-      const rows = Math.min(ids.length - at, sizes.at(-1)?.rows ?? 1);
-      const program = rows === 1 ? token : sizes.find(one => one.rows >= rows).program;
+      const left = ids.length - at;
+      const part = sizes.find(one => one.rows === left || (one.rows > left && !one.exact)) ?? sizes.filter(one => one.rows <= left).at(-1);
+      const single = !part || left === 1;
+      const rows = single ? 1 : Math.min(left, part.rows), program = single ? token : part.program;
       await machine.programs.prepare([program]);
       machine.write(machine.network.inputs.tokens.buffer, Int32Array.from(ids.slice(at, at + rows)));
       machine.write(control.buffer, controlWords(control, at, rows));

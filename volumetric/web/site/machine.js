@@ -89,9 +89,9 @@ export class Machine {
     return {
       kind, title, origin, inputs, outputs, ui, device: this.adapter, variant: this.variant.label ?? "",
       weightBytes: pieces.reduce((sum, { bytes }) => sum + bytes, 0), deviceBytes: this.buffers.reduce((sum, { size }) => sum + size, 0),
-      streams: Boolean(ticks) || Boolean(calls && !calls.independent && !language && !encoder),
+      streams: Boolean(ticks) || Boolean(calls && !calls.independent && !calls.whole && !language && !encoder),
       language: language ? { vocabulary: language.vocabulary, context: language.context, defaults: language.defaults ?? {}, chats: this.language?.texts.chats ?? false, text: this.language?.texts.hasTokenizer ?? false } : null,
-      encoder: encoder ? { tokens: encoder.tokens, prompts: Object.keys(encoder.prompts ?? {}), classes: encoder.classes ?? null } : null,
+      encoder: encoder ? { tokens: encoder.tokens, prompts: Object.keys(encoder.prompts ?? {}), classes: encoder.heads?.classify?.output?.names ?? null } : null,
       population: population ?? null,
       learner: learner ?? null,
     };
@@ -118,7 +118,7 @@ export class Machine {
   async prepare() {
     if (this.network.ticks) {
       this.sequences.keepFirst();
-      await this.programs.prepare([...new Set(this.network.ticks.cycle)]);
+      await this.programs.prepare(this.network.ticks.programs.map(one => one.program));
     } else if (this.language) {
       await this.language.prepare();
     } else if (this.calls) {
@@ -169,15 +169,10 @@ export class Machine {
     }),
     generate: ([prompt, options], emit, signal) => this.#languageOf().generate(prompt, options, emit, signal),
     logits: ([prompt]) => this.#languageOf().logits(prompt),
-    encode: async ([prompt, options]) => (this.language ? this.language.encode(prompt, options) : this.#textsOf().encode(prompt)),
+    encode: async ([prompt, options]) => (this.language ?? this.#encoderOf()).encode(prompt, options),
     decode: async ([ids]) => this.#languageOf().texts.decode(Array.from(ids)),
-    embed: async ([texts, options]) => this.#alone(async () => {
-      if (!this.encoder) throw new InputError(`A network of the kind ${this.network.kind} does not embed texts.`);
-      if (!Array.isArray(texts)) return this.encoder.embed(texts, options);
-      const vectors = [];
-      for (const text of texts) vectors.push(await this.encoder.embed(text, options));
-      return vectors;
-    }),
+    embed: ([texts, options]) => this.#each(texts, text => this.encoder.embed(text, options)),
+    classify: ([texts]) => this.#each(texts, text => this.encoder.classify(text)),
     write: async ([name, values, offset]) => this.write(name, values, offset),
     submit: async ([names]) => this.#alone(async () => {
       await this.programs.prepare(names);
@@ -206,6 +201,17 @@ export class Machine {
     return turn;
   }
 
+  /** Do something with one text, or with each of several. */
+  #each(texts, work) {
+    return this.#alone(async () => {
+      if (!this.encoder) throw new InputError(`A network of the kind ${this.network.kind} does not encode texts.`);
+      if (!Array.isArray(texts)) return work(texts);
+      const results = [];
+      for (const text of texts) results.push(await work(text));
+      return results;
+    });
+  }
+
   #stream(number) {
     const stream = this.#streams.get(number);
     if (!stream) throw new InputError("This stream is closed.", "Open another one with stream().");
@@ -217,7 +223,8 @@ export class Machine {
     return this.language;
   }
 
-  #textsOf() {
-    throw new InputError(`A network of the kind ${this.network.kind} has no tokenizer.`);
+  #encoderOf() {
+    if (!this.encoder) throw new InputError(`A network of the kind ${this.network.kind} has no tokenizer.`);
+    return this.encoder;
   }
 }

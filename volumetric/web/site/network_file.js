@@ -6,8 +6,8 @@ const FORMAT = "volumetric.web";
 const VERSION = 1;
 export const MOST_PIECE_BYTES = 64 * 2 ** 20;
 const FILE = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,200}$/;
-const KINDS = ["rows", "stream", "ticks", "language", "encoder", "population", "learner"];
-const SECTIONS = { ticks: ["ticks"], language: ["calls", "language"], encoder: ["calls", "encoder"], stream: ["calls"], rows: ["calls"] };
+const KINDS = ["rows", "sequences", "stream", "ticks", "language", "encoder", "population", "learner"];
+const SECTIONS = { ticks: ["ticks"], language: ["calls", "language"], encoder: ["calls", "encoder"], stream: ["calls"], sequences: ["calls"], rows: ["calls"] };
 const AGAIN = "Export the network again with `volumetric export --web`.";
 
 /** Return what a check of network.json refuses as an error. */
@@ -52,7 +52,7 @@ function checkPiece(piece) {
   return isObject(piece) && FILE.test(piece.file) && isWhole(piece.bytes, 0, MOST_PIECE_BYTES) && /^[0-9a-f]{64}$/.test(piece.sha256);
 }
 
-function checkPort(port, name) {
+export function checkPort(port, name) {
   const fits = isObject(port) && typeof port.buffer === "string" && ["float32", "int32"].includes(port.dtype)
     && Array.isArray(port.shape) && port.shape.every(size => isWhole(size, 1, 2 ** 31)) && isWhole(port.stride, 4, 2 ** 32) && port.stride % 4 === 0;
   if (!fits || 4 * port.shape.reduce((a, b) => a * b, 1) > port.stride) throw wrong(`${name} is not a valid port`);
@@ -60,11 +60,15 @@ function checkPort(port, name) {
 
 function checkCalls(calls) {
   checkList(calls.programs, "calls.programs", one => isObject(one) && typeof one.program === "string" && isWhole(one.rows, 1, 2 ** 24));
-  const { control } = calls;
-  if (control === null || control === undefined) return;
+  if (!calls.programs.length) throw wrong("calls.programs is empty");
+  checkControl(calls.control, "calls.control");
+}
+
+/** Check where a control block is, and the constants in it. */
+export function checkControl(control, name) {
   const fits = isObject(control) && typeof control.buffer === "string" && isWhole(control.block, 1, 2 ** 16) && isWhole(control.places, 1, 2 ** 16)
-    && isWhole(control.line, 0, 2 ** 31) && Array.isArray(control.pages) && control.pages.every(page => isWhole(page, 0, 2 ** 32 - 1));
-  if (!fits) throw wrong("calls.control is not valid");
+    && isWhole(control.line, 0, 2 ** 31) && Array.isArray(control.pages) && control.pages.length <= 56 && control.pages.every(page => isWhole(page, 0, 2 ** 32 - 1));
+  if (!fits) throw wrong(`${name} is not valid`);
 }
 
 /** Return a name of another file of the folder, or raise `FormatError`. */
@@ -77,9 +81,11 @@ export function checkFileName(file) {
 export function checkBuffers(variant, pieces) {
   checkList(variant.buffers, "buffers", one => isObject(one) && typeof one.name === "string" && isWhole(one.bytes, 16, 2 ** 34) && one.bytes % 16 === 0);
   if (new Set(variant.buffers.map(one => one.name)).size !== variant.buffers.length) throw wrong("two buffers have the same name");
-  for (const { name, bytes, piece, offset, length } of variant.buffers) {
-    if (piece === undefined) continue;
-    const fits = isWhole(piece, 0, pieces.length - 1) && isWhole(offset) && isWhole(length, 0, bytes) && offset + length <= pieces[piece].bytes;
-    if (!fits) throw wrong(`buffer ${JSON.stringify(name)} lies outside of its piece`);
+  for (const { name, bytes, parts = [] } of variant.buffers) {
+    const fits = Array.isArray(parts) && parts.every(part => Array.isArray(part) && partFits(part, pieces));
+    if (!fits || parts.reduce((sum, [, , length]) => sum + length, 0) > bytes) throw wrong(`buffer ${JSON.stringify(name)} lies outside of its pieces`);
   }
 }
+
+const partFits = ([piece, offset, bytes], pieces) =>
+  isWhole(piece, 0, pieces.length - 1) && [offset, bytes].every(value => isWhole(value) && value % 4 === 0) && offset + bytes <= pieces[piece].bytes;

@@ -40,11 +40,18 @@ export function rowsOf(ports, inputs) {
 /** Rows `first` to `first + rows` as they lie in the buffer; those beyond the numbers are zeros. */
 export function packedRows(port, numbers, first, rows) {
   const width = widthOf(port), stride = port.stride / 4;
-  const part = numbers.subarray(first * width, (first + rows) * width);
+  const part = standardised(port, numbers.subarray(first * width, (first + rows) * width));
   if (stride === width && part.length === rows * width) return part;
   const packed = new ARRAYS[port.dtype](rows * stride);
   for (let row = 0; row * width < part.length; row++) packed.set(part.subarray(row * width, (row + 1) * width), row * stride);
   return packed;
+}
+
+/** (x − mean) / deviation of each feature, if the network wants that. */
+function standardised({ standardise }, numbers) {
+  if (!standardise) return numbers;
+  const { mean, deviation } = standardise;
+  return numbers.map((value, i) => (value - mean[i % mean.length]) / deviation[i % mean.length]);
 }
 
 /** Numbers of rows that were read from the buffer. */

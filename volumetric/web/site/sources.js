@@ -9,7 +9,7 @@ import { sha256 } from "./sha256.js";
 export async function checkedPiece(piece, bytes) {
   const again = "Load the page again; if this repeats, copy the files of the export again.";
   if (bytes.length !== piece.bytes) {
-    throw new DamagedFileError(`${piece.file} has ${bytes.length || "other than"} bytes of ${piece.bytes}: it is cut off or of another export.`, again);
+    throw new DamagedFileError(`${piece.file} is not of ${piece.bytes} bytes: it is cut off, or of another export.`, again);
   }
   const sum = await sha256(bytes);
   if (sum !== null && sum !== piece.sha256) throw new DamagedFileError(`${piece.file} is damaged: its checksum is ${sum.slice(0, 12)}…, not ${piece.sha256.slice(0, 12)}….`, again);

@@ -7,8 +7,8 @@ import { inputsByPort, packedRows, rowsOf, unpackedRows } from "./ports.js";
 export function openStream(machine) {
   const kind = machine.network.kind;
   if (machine.network.ticks) return new TickStream(machine);
-  if (machine.calls && !machine.calls.independent && kind !== "language") return new RowStream(machine);
-  throw new InputError(`A network of the kind ${kind} has no stream.`, kind === "language" ? "Use generate() or chat()." : "Use run(): its rows do not depend on each other.");
+  if (machine.calls && !machine.calls.independent && !machine.calls.whole && kind !== "language") return new RowStream(machine);
+  throw new InputError(`A network of the kind ${kind} has no stream.`, kind === "language" ? "Use generate() or chat()." : "Use run().");
 }
 
 /** Rows of a sequence. */
@@ -37,11 +37,9 @@ class RowStream {
   }
 }
 
-/** Ticks of a clocked grid: one row of each input in, one of each output out. */
+/** Ticks of a clocked network: a row of each input that has one in, one of each output out. */
 class TickStream {
-  #tick = 0;
   #fresh = true;
-  #inputs = new Map(); // the last of each: an input that is not passed stays as it is
 
   constructor(machine) {
     this.machine = machine;
@@ -50,16 +48,14 @@ class TickStream {
   async step(values = {}) {
     const { machine } = this;
     const { inputs: ports, outputs, ticks } = machine.network;
-    const inputs = new Map([...this.#inputs, ...inputsByPort(ports, values)]);
+    const inputs = inputsByPort(ports, values);
     if (inputs.size && rowsOf(ports, inputs) !== 1) throw new InputError("A tick takes one row of each input.");
+    const program = ticks.programs.find(({ fed }) => fed.length === inputs.size && fed.every(name => inputs.has(name)))?.program;
+    if (!program) throw new InputError(`No tick takes only ${[...inputs.keys()].join(", ")}.`, "Pass a row for every input, or for none.");
     machine.sequences.use(this);
     if (this.#fresh) machine.sequences.restoreFirst();
     this.#fresh = false;
-    this.#inputs = inputs;
-    for (const [name, port] of Object.entries(ports)) {
-      machine.write(port.buffer, inputs.has(name) ? packedRows(port, inputs.get(name), 0, 1) : new Uint8Array(port.stride));
-    }
-    const program = ticks.cycle[this.#tick % ticks.cycle.length];
+    for (const [name, numbers] of inputs) machine.write(ports[name].buffer, packedRows(ports[name], numbers, 0, 1));
     await machine.programs.prepare([program]);
     const order = Object.entries(outputs);
     const data = await machine.readback.read(
@@ -67,7 +63,6 @@ class TickStream {
       encoder => machine.programs.record(encoder, program),
     );
     machine.check();
-    this.#tick += 1;
     let at = 0;
     return Object.fromEntries(order.map(([name, port]) => {
       const row = unpackedRows(port, data.slice(at, at + port.stride), 1);
@@ -77,7 +72,6 @@ class TickStream {
   }
 
   reset() {
-    this.#tick = 0;
     this.#fresh = true;
   }
 

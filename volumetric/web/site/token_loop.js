@@ -118,7 +118,7 @@ export class TokenLoop {
   }
 
   #rows() {
-    return gridRows(this.#machine.network.calls.control ?? undefined, 1);
+    return gridRows(this.#machine.network.calls.control, 1);
   }
 
   /** Set token and position on the device. */

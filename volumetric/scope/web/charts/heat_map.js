@@ -6,11 +6,12 @@ import { colourTable } from "./colours.js";
  * Return {element, canvas, update(matrix), destroy()}.
  *
  * matrix: {data: typed array, shape: [rows, columns], rowNames?, columnNames?, range?: [low, high]}; a range around 0 is
- * made for maps around 0. options: {map, label, tooltip, describe(row, column, value) → text, onPick(row, column),
- * onHover(row or null, column), blank(row, column) → true for a cell that is not drawn, cell}
+ * made for maps around 0. options: {map, label, name (for screen readers, without a label), tooltip,
+ * describe(row, column, value) → text, onPick(row, column), onHover(row or null, column), announce(text) (of a cell
+ * reached by keys), blank(row, column) → true for a cell that is not drawn, cell}
  */
 export function heatMap(matrix, options = {}) {
-  const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": options.label ?? "matrix", class: "heat" });
+  const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": options.name ?? options.label ?? "matrix", class: "heat" });
   const element = h("figure", { class: "chart" }, options.label ? h("figcaption", {}, options.label) : null, canvas);
   let current = matrix, at = [0, 0];
 
@@ -67,6 +68,7 @@ export function heatMap(matrix, options = {}) {
     at = next;
     options.onHover?.(...at);
     const box = canvas.getBoundingClientRect();
+    options.announce?.(describe(...at).split("\n").join(", "));
     options.tooltip?.show(box.left + (at[1] + .5) / current.shape[1] * box.width, box.top + (at[0] + .5) / current.shape[0] * box.height, describe(...at));
   });
   element.figureData = () => ({

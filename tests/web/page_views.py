@@ -1,0 +1,82 @@
+"""Pages of exports, driven in a browser."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.serve.chromium import Page
+from tests.web.static_server import StaticServer
+from volumetric.web.page_files import page_files, single_page
+from volumetric.web.page_hints import page_hints
+
+SHOWN = "document.documentElement.dataset.shown ?? (document.documentElement.dataset.failed && 'failed')"
+_PATIENCE = 240.0
+"""Seconds for a page: a software adapter compiles a pipeline for seconds."""
+
+
+class WebPages:
+    """A browser that opens pages of exports.
+
+    Parameters
+    ----------
+    page, server : the browser's page, and the server of folders
+    """
+
+    def __init__(self, page: Page, server: StaticServer) -> None:
+        self.page, self.server = page, server
+
+    def open(self, path: Path, *, fails: bool = False) -> Page:
+        """Open a folder or a file, and wait until its view is there, or until it says why not."""
+        page = self.page
+        page.open("about:blank")
+        page.forget_complaints()
+        if path.is_dir():
+            self.server.folders["export"] = path
+        self.server.requests.clear()
+        page.open(f"{self.server.url}/export/index.html" if path.is_dir() else f"file://{path}")
+        until = time.monotonic() + _PATIENCE
+        while (shown := page.value(SHOWN)) is None:
+            assert time.monotonic() < until, page.value("document.body.innerText")
+            time.sleep(0.02)
+        assert (shown == "failed") == fails, page.value("document.body.innerText")
+        return page
+
+    def wait(self, expression: str) -> None:
+        """Wait until an expression is true, for longer than a page without a GPU needs."""
+        until = time.monotonic() + _PATIENCE
+        while not self.page.value(expression):
+            assert time.monotonic() < until, f"{expression}: never; {self.page.value('document.body.innerText')}"
+            time.sleep(0.02)
+
+    def end(self) -> None:
+        """Leave the page; fails if it has reported errors."""
+        complaints = self.page.complaints()
+        self.page.open("about:blank")
+        assert complaints == []
+
+
+def add_page(folder: Path, network: dict[str, Any], **hints: Any) -> Path:
+    """Put the page beside a network.json that a test has written by hand."""
+    network["ui"] = page_hints(network) | hints
+    (folder / "network.json").write_text(json.dumps(network))
+    for name, text in page_files(network).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def one_file(path: Path, network: dict[str, Any], **hints: Any) -> Path:
+    """Write a network.json of a test, and the pieces beside it, as one page."""
+    network["ui"] = page_hints(network) | hints
+    pieces = [(path.parent / piece["file"]).read_bytes() for piece in network["pieces"]]
+    path.write_text(single_page(network, pieces, {}))
+    return path
+
+
+def texts(page: Page, selector: str) -> list[str]:
+    """Return the texts of elements."""
+    found: list[str] = page.value(f"[...document.querySelectorAll({selector!r})].map(one => one.textContent)")
+    return found

@@ -1,0 +1,27 @@
+// Makes the page's modules importable without a server: each gets a blob address, in the order in which they stand, so
+// that every import is of a module before it. Then main.js starts, with the addresses and the page's packed texts.
+"use strict";
+(() => {
+  const unpacked = async text => {
+    const bytes = Uint8Array.from(atob(text.trim()), one => one.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  };
+  const begin = async () => {
+    const archive = document.querySelector("script[data-archive]"), addresses = {};
+    const standing = [...document.querySelectorAll("script[data-module]")].map(one => [one.dataset.module, one.textContent]);
+    const { modules, texts } = archive ? await unpacked(archive.textContent) : { modules: standing, texts: {} };
+    for (const [name, text] of modules) {
+      const linked = text.replace(/"@page\/([^"]+)"/g, (whole, other) => JSON.stringify(addresses[other]));
+      addresses[name] = URL.createObjectURL(new Blob([linked], { type: "text/javascript" }));
+    }
+    await (await import(addresses["main.js"])).start(addresses, texts);
+  };
+  const fail = error => {
+    const text = document.createElement("pre");
+    text.className = "failure";
+    text.textContent = `This page cannot be shown: ${error?.message ?? error}`;
+    document.body.prepend(text);
+    document.documentElement.dataset.failed = "true";
+  };
+  begin().catch(error => { console.error(error); fail(error); });
+})();

@@ -1,0 +1,93 @@
+"""The command ``export``: a network as a page that runs it in browsers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter, validators
+
+from volumetric.base.progress import byte_size
+from volumetric.cli import console, exits
+from volumetric.cli.exits import UsageError
+from volumetric.cli.options import OutputOptions, check_dtype
+from volumetric.cli.overwriting import Overwrite, check_new
+
+
+def export(
+    source: str,
+    out: Path,
+    *,
+    web: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    single_file: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    title: str | None = None,
+    licence: Annotated[str | None, Parameter(name=["--licence", "--license"])] = None,
+    image: str | None = None,
+    dtype: Annotated[str | None, Parameter(name=["--dtype", "--quantize", "-q"])] = None,
+    context: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
+    overwrite: Overwrite = False,
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Write a network as a page that runs it on the GPU of whoever opens it, in a browser.
+
+    It needs no GPU here, no server that computes, and nothing from elsewhere.
+
+    Parameters
+    ----------
+    source : str
+        The model, see generate; or a champion.json, or the directory of a run of evolve.
+    out : path
+        Folder to write, for any host of static files; with --single-file an HTML file.
+    web : bool
+        Write a page; convert writes all other formats.
+    single_file : bool
+        Put everything into one HTML file, of 32 MiB at most, which opens by a double click.
+    title : str
+        Heading of the page; default: the source's name.
+    licence : str
+        Licence of the weights, which the page shows; default: what the source's files say.
+    image : str
+        HEIGHTxWIDTH of the image that the network's input is; default: by the shape of the input.
+    dtype : str
+        Scheme of the weights: float16, int8:g32, int4:g32, q4_0, …; default: as stored.
+    context : int
+        Most tokens of a sequence; default: 1024 for language models, or what the model has learned if it is less.
+    overwrite : bool
+        Replace an existing page.
+    """
+    output.apply()
+    if not web:
+        raise UsageError(
+            "export writes pages for browsers, with --web",
+            hint=f"volumetric export {source} {out} --web; other formats: volumetric convert {source} {out}",
+        )
+    check_dtype(dtype)
+    if single_file and out.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--single-file writes an HTML file, not {out}", hint=f"name it {out}.html")
+    if not single_file and out.suffix.lower() in (".html", ".htm"):
+        raise UsageError(f"a page is a folder, and {out} is named as one file", hint="add --single-file")
+    check_new(out, source, overwrite=overwrite)
+    from volumetric.web.save_web import save_web
+
+    with console.progress(f"exporting {source}…"):
+        page = save_web(
+            source, out, single_file=single_file, title=title, licence=licence, image=_size_of(image), dtype=dtype,
+            context=context,
+        )  # fmt: skip
+    console.write(f"{out}: {page.title} as a page ({page.view}), {byte_size(page.bytes)}\n")
+    if single_file:
+        console.note(f"open {out} in a browser with WebGPU")
+    else:
+        console.note(f"look at it: python -m http.server -d {out}, then open http://localhost:8000 in a browser")
+    return exits.OK
+
+
+def _size_of(text: str | None) -> tuple[int, int] | None:
+    """Return height and width of ``HEIGHTxWIDTH``."""
+    if text is None:
+        return None
+    sizes = re.fullmatch(r"(\d{1,4})[x×](\d{1,4})", text)
+    if sizes is None:
+        raise UsageError(f"--image must be HEIGHTxWIDTH, got {text!r}", hint="as --image 28x28")
+    return int(sizes[1]), int(sizes[2])

@@ -1,0 +1,81 @@
+"""What an evolved network was evolved for, from the files of its run: names, samples, or an environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric.base.errors import VolumetricError
+
+_CONFIG: Final = "config.toml"
+_MOST_SAMPLES: Final = 400
+CARTPOLE: Final = "CartPole-v1"
+_CARTPOLE_NAMES: Final = {"inputs": ("position", "speed", "angle", "angular speed")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvolvedTask:
+    """The problem of a run of evolution.
+
+    Attributes
+    ----------
+    environment : name of a Gymnasium environment, or ``""``
+    inputs, outputs : names; may be empty
+    samples : rows of inputs with their target or class, at most 400
+    """
+
+    environment: str = ""
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    samples: tuple[tuple[tuple[float, ...], float], ...] = ()
+
+
+def task_beside(source: str | Path) -> EvolvedTask | None:
+    """Return the task of a run's champion: of a run's directory, or of a file or model in it; None: not of a run."""
+    path = Path(source)
+    for folder in (path, path.parent):
+        if (folder / _CONFIG).is_file() and (folder / "origin.json").is_file():
+            return _read_task(folder / _CONFIG)
+    return None
+
+
+def champion_of(source: str | Path) -> Path:
+    """Return the file of the champion of a run's directory; any other source as it is."""
+    path = Path(source)
+    champion = path / "champion.json"
+    return champion if (path / _CONFIG).is_file() and champion.is_file() else path
+
+
+def _read_task(config: Path) -> EvolvedTask | None:
+    from volumetric.evolution.evolution_job import open_problem, read_job
+
+    try:
+        job = read_job(config)
+        problem: Any = job.problem
+        kind = problem.get("kind", "") if isinstance(problem, dict) else problem
+        names = {"inputs": tuple(job.names.inputs), "outputs": tuple(job.names.outputs)}
+        if kind == "gym":
+            environment = str(problem.get("id", ""))
+            return EvolvedTask(environment=environment, **(_CARTPOLE_NAMES if environment == CARTPOLE else {}) | _set(names))
+        return EvolvedTask(samples=_samples(open_problem(job)), **names)
+    except (VolumetricError, OSError):
+        return None  # the page only lacks names and samples
+
+
+def _set(names: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {role: some for role, some in names.items() if some}
+
+
+def _samples(problem: Any) -> tuple[tuple[tuple[float, ...], float], ...]:
+    learning = getattr(problem, "learning", problem)
+    x, y = getattr(learning, "inputs", None), getattr(learning, "targets", None)
+    if x is None or y is None or np.ndim(x) != 2:
+        return ()
+    targets = np.asarray(y, np.float64).reshape(len(y), -1)
+    if targets.shape[1] != 1:
+        return ()
+    rows = zip(np.asarray(x, np.float64)[:_MOST_SAMPLES].round(6).tolist(), targets[:, 0].tolist(), strict=False)
+    return tuple((tuple(row), value) for row, value in rows)

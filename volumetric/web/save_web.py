@@ -1,0 +1,147 @@
+"""save_web: write any network as a page that runs it in browsers; see docs/web.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from volumetric.base.atomic import write_atomic
+from volumetric.base.notebook_html import ShowsFields
+from volumetric.loaders.directory import new_directory
+from volumetric.network import Params
+from volumetric.web.evolved_task import EvolvedTask, champion_of, task_beside
+from volumetric.web.export_network import MANIFEST, export_network
+from volumetric.web.page_files import page_files, single_page
+from volumetric.web.page_hints import genome_drawing, page_hints
+
+_GENOME: Final = "genome.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebPage(ShowsFields):
+    """What `save_web` wrote.
+
+    Attributes
+    ----------
+    path : the folder, or the HTML file
+    kind : as in network.json
+    view : name of the view that the page shows
+    title : of the page
+    bytes : of all files
+    """
+
+    path: Path
+    kind: str
+    view: str
+    title: str
+    bytes: int
+
+
+def save_web(
+    source: Any,
+    out: str | os.PathLike[str],
+    *,
+    single_file: bool = False,
+    params: Params | None = None,
+    title: str | None = None,
+    licence: str | None = None,
+    image: tuple[int, int] | None = None,
+    rows: Sequence[int] = (1, 64),
+    context: int | None = None,
+    dtype: str | None = None,
+) -> WebPage:
+    """Write `source` as a page that runs it on the GPU of whoever opens it. Needs no GPU.
+
+    Parameters
+    ----------
+    source : path, hub id or ``pkg:module`` of a model, or the directory of a run of evolution; a model of
+        `volumetric.load`; the result of `volumetric.evolve`; a `Genome`; a `Network` or `Clocked` with `params`
+    out : folder to write, or with `single_file` one HTML file; it appears whole or not at all
+    single_file : put everything into one HTML file, which opens without a server
+    params : weights of a network
+    title : heading of the page; None: the source's name
+    licence : licence of the weights, which the page shows; None: what the source's files say
+    image : height and width of the image that the network's input is; None: by its shape
+    rows, context, dtype : as for `volumetric.web.export_network`
+
+    Raises
+    ------
+    CheckpointError : the source cannot be read, or the page cannot be written
+    UnsupportedError : the network has no form on GPUs, or exceeds what every browser has
+    SpecError : an argument is out of range, or one file would be larger than 32 MiB
+    """
+    task = task_beside(source) if isinstance(source, str | os.PathLike) else None
+    named = title or (_run_title(source) if task is not None else None)
+    options: dict[str, Any] = {"params": params, "title": named, "rows": rows, "context": context, "dtype": dtype}
+
+    def export(folder: Path) -> dict[str, Any]:
+        """Write network.json with the page's hints, and weights; return the former."""
+        export_network(_plain(source), folder, **options)
+        network = json.loads((folder / MANIFEST).read_text("utf-8"))
+        if licence is not None:
+            network["origin"]["licence"] = licence
+        network["ui"] = _hints(network, folder, task, image)
+        (folder / MANIFEST).write_text(json.dumps(network, ensure_ascii=False, separators=(",", ":")), "utf-8")
+        return network
+
+    target = Path(out)
+    if single_file:
+        with tempfile.TemporaryDirectory(prefix="volumetric-web-") as place:
+            network = export(Path(place) / "export")
+            write_atomic(target, _one_page(network, Path(place) / "export").encode())
+        size = target.stat().st_size
+    else:
+        with new_directory(target, MANIFEST) as home:
+            inner = home / ".export"
+            network = export(inner)
+            for file in inner.iterdir():
+                file.rename(home / file.name)
+            inner.rmdir()
+            for name, text in page_files(network).items():
+                place = home / name
+                place.parent.mkdir(exist_ok=True)
+                place.write_text(text, "utf-8")
+        size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+    return WebPage(
+        path=target, kind=network["kind"], view=network["ui"]["view"], title=network["title"], bytes=size
+    )
+
+
+def _plain(source: Any) -> Any:
+    """Return what `export_network` reads: the files of a loaded model, the champion of a run."""
+    if isinstance(source, str | os.PathLike):
+        return champion_of(source) if Path(source).is_dir() else source
+    for name in ("loaded", "champion"):
+        if hasattr(source, name):
+            return getattr(source, name)
+    return source
+
+
+def _run_title(source: str | os.PathLike[str]) -> str:
+    """Return the title of a champion: the name of its run."""
+    path = Path(source).absolute()
+    run = path if (path / "origin.json").is_file() else path.parent
+    return f"{run.name}, evolved"
+
+
+def _hints(
+    network: Mapping[str, Any], folder: Path, task: EvolvedTask | None, image: tuple[int, int] | None
+) -> dict[str, Any]:
+    hints = page_hints(network, task, image=image)
+    if (folder / _GENOME).is_file():
+        from volumetric.evolution.genome import Genome
+
+        hints["genome"] = genome_drawing(Genome.load(folder / _GENOME), task)
+    return hints
+
+
+def _one_page(network: Mapping[str, Any], folder: Path) -> str:
+    names = {piece["file"] for piece in network["pieces"]}
+    pieces = [(folder / piece["file"]).read_bytes() for piece in network["pieces"]]
+    others = [file for file in folder.iterdir() if file.name not in {*names, MANIFEST, _GENOME}]
+    return single_page(network, pieces, {file.name: file.read_bytes() for file in sorted(others)})

@@ -1,0 +1,61 @@
+// Numbers that come out of a network: a bar for each, with the name of its class or output.
+import { h, short } from "./elements.js";
+import { widthOf } from "./fields.js";
+
+/** Return names of the numbers of an output. */
+export function namesOf(network, port) {
+  const description = network.outputs[port], width = widthOf(description), hints = network.ui?.outputs?.[port] ?? {};
+  const names = hints.names ?? description.names ?? [];
+  return Array.from({ length: width }, (_, i) => String(names[i] ?? (width > 1 ? `${description.label ?? port} ${i + 1}` : description.label ?? port)));
+}
+
+/** Return scores of classes as probabilities, other numbers as they are. */
+export function meaning(network, port, row) {
+  const hints = network.ui?.outputs?.[port] ?? {};
+  if (hints.scores !== "logits") return [...row];
+  if (row.length === 1) return [1 / (1 + Math.exp(-row[0]))];
+  const most = Math.max(...row), weights = [...row].map(x => Math.exp(x - most)), sum = weights.reduce((a, b) => a + b, 0);
+  return weights.map(x => x / sum);
+}
+
+/** Whether the numbers of an output are scores of classes. */
+export const areClasses = (network, port) => network.ui?.outputs?.[port]?.classes === true && widthOf(network.outputs[port]) > 1;
+
+/** Return an element that shows the outputs of one row, with `show(outputs)`. */
+export function answers(network) {
+  const live = h("p", { class: "answer", role: "status", "aria-live": "polite" });
+  const parts = Object.keys(network.outputs).map(port => {
+    const names = namesOf(network, port);
+    const rows = names.map(name => {
+      const fill = h("span", { class: "fill" }), value = h("span", { class: "value number" });
+      return { fill, value, element: h("li", {}, h("span", { class: "name", title: name }, name), h("span", { class: "bar" }, fill), value) };
+    });
+    return { port, names, rows, element: h("ul", { class: "bars", "aria-label": network.outputs[port].label ?? port }, rows.map(row => row.element)) };
+  });
+  let spoken = 0;
+  const element = h("div", { class: "answers" }, live, parts.map(part => part.element));
+  return {
+    element,
+    show(outputs) {
+      const words = [];
+      for (const { port, names, rows } of parts) {
+        const values = meaning(network, port, outputs[port]), classes = areClasses(network, port);
+        const low = Math.min(0, ...values), high = Math.max(classes ? 1e-9 : 1, ...values), span = high - low;
+        const best = values.indexOf(Math.max(...values));
+        rows.forEach(({ fill, value, element: row }, i) => {
+          const from = (Math.min(0, values[i]) - low) / span, to = (Math.max(0, values[i]) - low) / span;
+          fill.style.left = `${100 * from}%`;
+          fill.style.width = `${100 * (to - from)}%`;
+          value.textContent = classes && network.ui?.outputs?.[port]?.scores ? `${(100 * values[i]).toFixed(1)} %` : short(values[i]);
+          row.classList.toggle("best", classes && i === best);
+        });
+        if (classes) words.push(names[best]);
+        else if (values.length <= 4) words.push(values.map((value, i) => `${names[i]} ${short(value)}`).join(", "));
+      }
+      // A screen reader need not hear each step of a slider.
+      clearTimeout(spoken);
+      live.dataset.answer = words.join("; ");
+      spoken = setTimeout(() => { live.textContent = live.dataset.answer; }, 250);
+    },
+  };
+}

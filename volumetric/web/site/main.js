@@ -1,0 +1,76 @@
+// Puts the page together: the network is loaded with progress, then the view that fits it is shown.
+import { about, deviceLine } from "./about.js";
+import { h } from "./elements.js";
+import { load } from "./engine.js";
+import { asRows } from "./genome_runs.js";
+import { networkSource } from "./network_source.js";
+
+const VIEWS = ["numbers", "field", "image", "stream", "cartpole", "chat", "similarity"];
+/** Views for kinds of networks whose export names none. */
+const FOR_KIND = { rows: "numbers", sequences: "numbers", stream: "stream", ticks: "stream", language: "chat", encoder: "similarity" };
+
+/** Show the network. A page of one file passes the address of each script, and its texts. */
+export async function start(addresses = {}, texts = null) {
+  const root = document.getElementById("page");
+  const title = h("h1", {}, document.title), device = h("p", { class: "device dim", id: "device" }), tools = h("div", { class: "tools" });
+  const bar = h("progress", { max: 1, "aria-label": "Loading the network" }), now = h("p", { class: "dim", role: "status" }, "Reading the network…");
+  const stage = h("main", { id: "stage" }, h("div", { class: "loading" }, bar, now));
+  const alerts = h("div", { class: "alerts" }), speed = h("output", { class: "speed dim", "aria-live": "off" });
+  const foot = h("footer", { class: "foot" }, speed);
+  root.replaceChildren(h("header", {}, h("div", {}, title, device), tools), alerts, stage, foot);
+
+  const app = {
+    tools,
+    /** Show in the line at the bottom how fast it was. */
+    speed(text) { speed.textContent = text; },
+    /** Show an error until the next call works. */
+    fail(error) {
+      if (error?.name === "AbortError") return;
+      const lost = error?.name === "DeviceLostError";
+      const again = h("button", { type: "button", onclick: () => location.reload() }, "Load again");
+      alerts.replaceChildren(h("div", { class: "error", role: "alert" }, sentence(error), lost ? again : null));
+    },
+    clear() { alerts.replaceChildren(); },
+    reducedMotion: () => matchMedia("(prefers-reduced-motion: reduce)").matches,
+  };
+
+  try {
+    // A page of a file may not start a worker: its scripts have no origin.
+    const worker = location.protocol !== "file:", onProgress = event => showProgress(event, bar, now);
+    const model = asRows(await load(networkSource(texts), { addresses, worker, onProgress }));
+    const network = model.info;
+    document.title = title.textContent = String(network.title || "A network");
+    device.textContent = deviceLine(network);
+    const kind = VIEWS.includes(network.ui?.view) ? network.ui.view : FOR_KIND[network.kind];
+    if (!kind) throw new Error(`This page has no view for a network of the kind ${network.kind}; engine.js runs it.`);
+    const view = await import(addresses[`views/${kind}.js`] ?? `./views/${kind}.js`);
+    stage.replaceChildren();
+    stage.className = `stage-${kind}`;
+    foot.append(about(network));
+    await view.show(stage, model, app);
+    document.documentElement.dataset.shown = kind;
+  } catch (error) {
+    console.warn(error);
+    stage.replaceChildren();
+    alerts.replaceChildren(h("div", { class: "error", role: "alert" }, sentence(error)));
+    document.documentElement.dataset.failed = "true";
+  }
+}
+
+/** What an error says, as a sentence. */
+function sentence(error) {
+  const text = String(error?.message ?? error);
+  return /[.!?]$/.test(text) ? text : `${text}.`;
+}
+
+function showProgress({ stage, loaded = 0, total = 0 }, bar, now) {
+  if (stage === "weights" && total) {
+    bar.value = loaded / total;
+    now.textContent = `Loading weights: ${megabytes(loaded)} of ${megabytes(total)} MB`;
+  } else {
+    bar.removeAttribute("value");
+    now.textContent = stage === "kernels" ? "Compiling kernels for this GPU…" : "Loading…";
+  }
+}
+
+const megabytes = bytes => (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0);
