@@ -65,7 +65,8 @@ def export_network(
     Parameters
     ----------
     source : path, hub id or ``pkg:module`` of a model; a `LoadedModel`; a `Network` or `Clocked` with `params`; a
-        `Genome`, or several of one interface
+        `Genome`, or several of one interface; a `LearnerNetwork`, which learns in the page; a `NeatPopulation`, which
+        evolves there
     params : weights of a network
     rows : numbers of rows of calls, for networks on rows; prompts of language models have their own
     context : most tokens; None: 1024 for language models, 128 for encoders, or what the model has learned if it is less

@@ -76,8 +76,10 @@ class NeatPopulation:
         call = context.bind(genomes(shape, context.caps), buffers, shape.dims)
         writer.program("activate", [writer.dispatches([call])])
         population = {
-            "genomes": count, "nodes": self.nodes, "connections": self.connections, "samples": self.samples,
-            "program": "activate", "problem": self.problem, "config": self.config.to_dict(),
+            "genomes": count, "samples": self.samples, "inputs": self.inputs, "outputs": self.outputs,
+            "slots": shape.slots, "most_edges": self.connections, "program": "activate",
+            "buffers": {name: name for name in buffers},
+            "evolution": {"nodes": self.nodes, "problem": self.problem, "config": self.config.to_dict()},
         }  # fmt: skip
         return {"inputs": {}, "outputs": {}, "states": [], "population": population, "ui": dict(self.ui)}
 

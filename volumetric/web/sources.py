@@ -18,6 +18,8 @@ from volumetric.web.clocked_networks import ClockedNetwork
 from volumetric.web.genome_populations import GenomePopulation
 from volumetric.web.kinds import RecordedKind
 from volumetric.web.language_models import LanguageModel
+from volumetric.web.learner_network import LearnerNetwork
+from volumetric.web.neat_population import NeatPopulation
 from volumetric.web.row_networks import RowNetwork
 from volumetric.web.text_encoders import TextEncoderModel
 
@@ -38,6 +40,8 @@ def recorded_kind(
 ) -> RecordedKind:
     """Return the network of a source, ready to be recorded; parameters and errors as of `export_network`."""
     _check_counts(rows, context, samples)
+    if isinstance(source, LearnerNetwork | NeatPopulation):
+        return source
     if isinstance(source, Genome):
         return _of_genomes([source], rows, title, samples)
     if isinstance(source, Sequence) and source and all(isinstance(one, Genome) for one in source):

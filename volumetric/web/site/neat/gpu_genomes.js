@@ -14,16 +14,17 @@ export class GpuGenomes {
   #edges = 0;
 
   constructor(model) {
+    if (!model.info.population?.evolution) throw new InputError("This network is no population that evolves.", "Export a NeatPopulation.");
     this.#model = model;
     this.#about = model.info.population;
   }
 
   /** Write genomes to the GPU. */
   upload(genomes, inputs, outputs) {
-    const { genomes: most, nodes: mostNodes, connections: mostConnections } = this.#about;
+    const { genomes: most, most_edges: mostConnections, evolution, buffers } = this.#about, mostNodes = evolution.nodes;
     const nodes = Math.max(...genomes.map(genome => genome.nodes.length)), links = genomes.map(genome => linked(genome, inputs, outputs));
     const widest = Math.max(...links.map(link => link.reduce((sum, { sources }) => sum + sources.length, 0)));
-    for (const [count, room, what] of [[genomes.length, most, "genomes"], [nodes, mostNodes, "nodes in a genome"], [widest, mostConnections, "connections in a genome"]]) {
+    for (const [count, room, what] of [[genomes.length, most, "genomes"], [nodes, mostNodes, "nodes in a genome"], [widest, mostConnections, "connections in a genome"], [inputs, this.#about.inputs, "inputs"], [outputs, this.#about.outputs, "outputs"]]) {
       if (count > room) throw new InputError(`There are ${count} ${what}; this export has room for ${room}.`, "Export the population with more room.");
     }
     const heads = Uint32Array.from([0, ...links.map(({ length }) => length)]);
@@ -46,18 +47,18 @@ export class GpuGenomes {
     this.#genomes = genomes.length;
     this.#sizes = [inputs, outputs, inputs + nodes];
     this.#edges = widest;
-    for (const [name, words] of [["heads", heads], ["fired", fired], ["edges", edges]]) void this.#model.write(name, words);
+    for (const [name, words] of [[buffers.heads, heads], [buffers.fired, fired], [buffers.edges, edges]]) void this.#model.write(name, words);
   }
 
   /**
    * Return the outputs [genomes, outputs, samples] for inputs [inputs, samples], or [genomes, inputs, samples] unless `shared`.
    */
   async activate(x, samples, shared) {
-    const [inputs, outputs, slots] = this.#sizes;
+    const [inputs, outputs, slots] = this.#sizes, { buffers } = this.#about;
     if (samples > this.#about.samples) throw new InputError(`There are ${samples} samples; this export has room for ${this.#about.samples}.`);
-    void this.#model.write("dims", Uint32Array.of(samples, inputs, outputs, slots, Number(shared), this.#genomes, this.#edges, 0));
-    void this.#model.write("x", x);
+    void this.#model.write(buffers.dims, Uint32Array.of(samples, inputs, outputs, slots, Number(shared), this.#genomes, this.#edges, 0));
+    void this.#model.write(buffers.x, x);
     await this.#model.submit(this.#about.program);
-    return new Float32Array(await this.#model.read("y", { bytes: 4 * this.#genomes * outputs * samples }));
+    return new Float32Array(await this.#model.read(buffers.y, { bytes: 4 * this.#genomes * outputs * samples }));
   }
 }

@@ -22,13 +22,13 @@ export class Population {
   /**
    * @param {object | null} model a network of the kind "population"; null: genomes are bred, and somebody else evaluates them
    * @param {object} options
-   * @param {string | object} [options.problem] "xor", "cartpole", or an object like those of problems.js
+   * @param {string | object} [options.problem] "xor", "cartpole", or an object like those of problems.js; else that of the export
    * @param {number} [options.seed] of all random numbers
    * @param {object} [options.config] like `EvolutionConfig.to_dict()`; missing values are those of the export
    * @param {object[]} [options.genomes] the first generation; else it is drawn
    */
-  constructor(model, { problem = "xor", seed = 1, config = {}, genomes = null } = {}) {
-    const base = model?.info.population?.config ?? {};
+  constructor(model, { problem = model?.info.population?.evolution?.problem ?? "xor", seed = 1, config = {}, genomes = null } = {}) {
+    const base = model?.info.population?.evolution?.config ?? {};
     this.problem = typeof problem === "string" ? PROBLEMS[problem] : problem;
     if (!this.problem) throw new InputError(`There is no problem ${JSON.stringify(problem)}.`, `There are: ${Object.keys(PROBLEMS).join(", ")}.`);
     this.#gpu = model ? new GpuGenomes(model) : null;
