@@ -38,6 +38,7 @@ class LearnerNetwork:
     config : losses, optimiser, clip, dtype, frozen parameters and seed; what concerns epochs and schedules is not used
     batches : samples of an update: for each number there is a program, and one for predictions
     steps : None: a sample is a row; else a sequence of so many rows
+    classes : names of the classes, if the only loss is cross entropy; None: their numbers
     ui : hints of the page
 
     Raises
@@ -52,6 +53,7 @@ class LearnerNetwork:
     config: TrainConfig
     batches: Sequence[int] = (1, 16)
     steps: int | None = None
+    classes: Sequence[str] | None = None
     title: str = "A network that learns"
     origin: Mapping[str, str | None] = field(default_factory=dict)
     ui: Mapping[str, Any] = field(default_factory=dict)
@@ -222,7 +224,11 @@ class _LearnerRecording:
         }
 
     def _output_ports(self, one: PreparedBatch[ForwardPass]) -> dict[str, Any]:
-        return {of.name: _port(f"output {of.name}", "float32", of.output[1:]) for of in one.of.objectives}
+        ports = {of.name: _port(f"output {of.name}", "float32", of.output[1:]) for of in one.of.objectives}
+        if len(ports) == 1 and one.of.objectives[0].by_rows:
+            [port] = ports.values()
+            port["names"] = list(self._of.classes or map(str, range(port["shape"][-1])))
+        return ports
 
     def _target_ports(self, one: PreparedBatch[ForwardPass]) -> dict[str, Any]:
         ports = {}
