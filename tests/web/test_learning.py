@@ -48,9 +48,14 @@ return {losses, file, weights, after, made, again};
 
 
 def _check(
-    engine: EnginePage, network: Network, config: TrainConfig, x: NDArray[Any], y: NDArray[Any], steps: int | None = None
+    engine: EnginePage,
+    network: Network,
+    config: TrainConfig,
+    x: NDArray[Any],
+    y: NDArray[Any],
+    steps: int | None = None,
 ) -> tuple[Params, NDArray[np.float32], NDArray[np.float32]]:
-    """Learn in the page and on the reference device; return the page's weights, and its and Python's outputs after it."""
+    """Learn in the page and on the reference device; return the page's weights, and outputs of both after it."""
     params = initialise(network, seed=1)
     kind = LearnerNetwork(network, params, config, (x.shape[1],), steps)
     export(kind, engine.folder / "learner")
@@ -143,7 +148,14 @@ def test_what_an_update_does_not_take_is_refused(engine: EnginePage) -> None:
     assert (got["before"] == got["after"]).all()
     assert got["losses"][1] < got["losses"][0]
     assert (got["rows"].size, got["batches"]) == (9, [2])
-    said = ("takes 2 samples", "2 samples and 1 targets", "a row has 2", "0 to 2", "targets of output is missing", "no weight has changed")
+    said = (
+        "takes 2 samples",
+        "2 samples and 1 targets",
+        "a row has 2",
+        "0 to 2",
+        "targets of output is missing",
+        "no weight has changed",
+    )
     for refusal, part in zip(got["refusals"], said, strict=True):
         assert part in refusal
 

@@ -66,7 +66,9 @@ def test_a_population_evolves_in_one_file(engine: EnginePage) -> None:
     assert "60 genomes" in _text(page)
     _press(page, "One generation")
     pages.wait("document.body.innerText.includes('Generation 0: 1 species')")
-    rows = page.value("[...document.querySelectorAll('table.now tbody tr')].map(row => row.innerText.split('\\t').map(Number))")
+    rows = page.value(
+        "[...document.querySelectorAll('table.now tbody tr')].map(row => row.innerText.split('\\t').map(Number))"
+    )
     assert [[a, b, expected] for a, b, expected, _ in rows] == [[0, 0, 0], [1, 0, 1], [0, 1, 1], [1, 1, 0]]
     champion = np.array([one for *_, one in rows])
     best = float(page.value("document.body.innerText.match(/fitness ([\\d.]+) of generation 0/)[1]"))

@@ -10,7 +10,7 @@ import pytest
 from tests.web.engine_page import EnginePage
 from tests.web.exports import export
 from volumetric.base.errors import SpecError, UnsupportedError
-from volumetric.evolution import EvolutionConfig, Genome, Population, Pool
+from volumetric.evolution import EvolutionConfig, Genome, Pool, Population
 from volumetric.evolution.evolution_config import GenomeConfig, MutationConfig, SpeciesConfig
 from volumetric.web.neat_population import NeatPopulation
 
@@ -21,7 +21,8 @@ const p = new Population(null, {problem: {inputs: 2, outputs: 2, goal: 99}, seed
 const seen = [];
 for (const [generation, told] of fitness.entries()) {
   if (generation) p.breed();
-  seen.push({genomes: p.genomes, member: p.species.member, ids: p.species.list.map(one => one.id), threshold: p.species.threshold});
+  seen.push({genomes: p.genomes, member: p.species.member, ids: p.species.list.map(one => one.id),
+    threshold: p.species.threshold});
   p.tell(told);
 }
 return {seen, champion: p.champion.fitness, json: p.championJson()};
@@ -114,7 +115,8 @@ def test_xor_is_solved_in_the_page(engine: EnginePage) -> None:
         const repeated = [];
         for (let i = 0; i < 3; i++) repeated.push((await again.step()).best);
         await m.close();
-        return {bests, repeated, species: last.species, solved: p.solved, json: p.championJson(), y, fitness: p.champion.fitness};
+        const {champion, solved} = p;
+        return {bests, repeated, species: last.species, solved, json: p.championJson(), y, fitness: champion.fitness};
         """.replace("engineUrl", repr(engine.server.url + "/engine/"))
     )
     assert got["solved"]
@@ -148,11 +150,13 @@ def test_cart_pole_is_solved_and_the_champion_balances_in_python(engine: EngineP
 def test_an_export_of_genomes_says_what_it_has_no_room_for(engine: EnginePage) -> None:
     small = NeatPopulation(EvolutionConfig(population=8), nodes=2, connections=8)
     export(small, engine.folder / "neat")
-    failure = engine.failure(
-        "const m = await engine.load(net + 'neat/'); const p = await m.population({config: {population: 9}}); await p.step();"
-    )
+    begin = "const m = await engine.load(net + 'neat/');"
+    failure = engine.failure(f"{begin} const p = await m.population({{config: {{population: 9}}}}); await p.step();")
     assert (failure.name, "room for 8" in failure.message) == ("InputError", True)
-    assert "no problem" in engine.failure("const m = await engine.load(net + 'neat/'); await m.population({problem: 'go'});").message
+    assert (
+        "no problem"
+        in engine.failure("const m = await engine.load(net + 'neat/'); await m.population({problem: 'go'});").message
+    )
     with pytest.raises(UnsupportedError, match="recurrent"):
         NeatPopulation(EvolutionConfig(genome=GenomeConfig(recurrent=True)))
     with pytest.raises(SpecError, match="no problem"):

@@ -40,8 +40,8 @@ class BackpropCredit(CreditStrategy):
                 norm, good = program.run([knobs])[0].tolist()
         else:
             [one] = ready
-            before = self._before(one)
-            return _update_of(one, self.step_program(one).run([*arrays.noise(one.of, 0), *one.arrays, knobs, *before])[0])
+            inputs = [*arrays.noise(one.of, 0), *one.arrays, knobs, *self._before(one)]
+            return _update_of(one, self.step_program(one).run(inputs)[0])
         return Update(tally=tally, norm=norm, steepest=norm, good=bool(good))
 
     def updates(self, batches: Sequence[AnySamples], rates: Sequence[float]) -> list[Update] | None:

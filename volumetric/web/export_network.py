@@ -20,6 +20,7 @@ from volumetric.web.weight_pieces import WeightPieces
 
 if TYPE_CHECKING:
     from volumetric.network import Params
+    from volumetric.train import TrainConfig
 
 FORMAT: Final = "volumetric.web"
 VERSION: Final = 1
@@ -59,6 +60,7 @@ def export_network(
     variants: tuple[str, ...] | None = None,
     title: str | None = None,
     samples: int = 64,
+    learn: TrainConfig | bool = False,
 ) -> ExportReport:
     """Write `source` as a folder for browsers. Needs no GPU; the folder appears whole or not at all.
 
@@ -74,6 +76,8 @@ def export_network(
     variants : names of `volumetric.web.variants.VARIANTS`; None: all
     title : short name; None: the source's
     samples : samples of a launch of a population
+    learn : export the updates, too, so that the network learns in the page, see `LearnerNetwork`; True: by Adam, from
+        classes if the model has any, else from numbers
 
     Raises
     ------
@@ -85,8 +89,9 @@ def export_network(
 
     chosen = chosen_variants(variants)
     kind = recorded_kind(
-        source, params=params, rows=tuple(rows), context=context, dtype=dtype, title=title, samples=samples
-    )
+        source, params=params, rows=tuple(rows), context=context, dtype=dtype, title=title, samples=samples,
+        learn=learn,
+    )  # fmt: skip
     return write_folder(kind, folder, chosen)
 
 

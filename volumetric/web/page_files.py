@@ -82,7 +82,9 @@ def _scripts(network: Mapping[str, Any], entry: str) -> dict[str, str]:
     if view is None:
         raise SpecError(
             f"there is no page for a network of the kind {kind}",
-            hint="use engine.js from a page of your own: see docs/web.md",
+            hint="a page teaches images of classes; other networks learn with engine.js in a page of your own"
+            if kind == "learner"
+            else "use engine.js from a page of your own: see docs/web.md",
         )
     texts = ("neat/population.js",) if "evolution" in (network.get("population") or {}) else _TEXTS.get(kind, ())
     return scripts_for([entry, f"views/{view}.js", "worker.js", *texts], _site())

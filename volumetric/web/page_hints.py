@@ -48,7 +48,11 @@ def page_hints(
         classes = "classes" in next(iter(network["learner"]["targets"].values()))
         picture = _image(next(iter(inputs.values())), output, image) if classes else None
         shown = {"classes": True, "scores": "logits"}
-        return hints if picture is None else {"view": "learn_digits", "image": picture, "outputs": {next(iter(outputs)): shown}}
+        return (
+            hints
+            if picture is None
+            else {"view": "learn_digits", "image": picture, "outputs": {next(iter(outputs)): shown}}
+        )
     if kind in ("rows", "sequences", "stream", "ticks"):
         hints["fields"] = {name: _fields(port, task) for name, port in inputs.items()}
         if task is not None and task.outputs and len(outputs) == 1:

@@ -2,7 +2,7 @@
 // (docs/web_format.md, "Learners"). An update is one program: forward pass, losses, gradients and optimiser.
 
 import { EngineError, InputError } from "./errors.js";
-import { inputsByPort, rowsOf } from "./ports.js";
+import { inputsByPort, packedRows, rowsOf } from "./ports.js";
 import { safetensors } from "./safetensors.js";
 
 /** The learner of a loaded network. */
@@ -68,7 +68,7 @@ export class Learner {
     if (!update) throw new InputError(`An update takes ${this.batches.join(" or ")} samples, not ${rows}.`, "Export the network with other batches.");
     await this.#keepFirst();
     const model = this.#model;
-    for (const [all, values] of [[ports, x], [expected, y]]) for (const [name, numbers] of values) void model.write(all[name].buffer, numbers);
+    for (const [all, values] of [[ports, x], [expected, y]]) for (const [name, numbers] of values) void model.write(all[name].buffer, packedRows(all[name], numbers, 0, rows));
     void model.write(knobs, Float32Array.of(rate, update.scale, ...hostNumbers(this.#about.optimiser, this.updates + 1)));
     if (noise) void model.write(noise.buffer, Uint32Array.from(noiseKey(noise.seed, this.updates)));
     await model.submit(update.program);
