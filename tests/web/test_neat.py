@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -161,3 +163,16 @@ def test_an_export_of_genomes_says_what_it_has_no_room_for(engine: EnginePage) -
         NeatPopulation(EvolutionConfig(genome=GenomeConfig(recurrent=True)))
     with pytest.raises(SpecError, match="no problem"):
         NeatPopulation(problem="go")
+
+
+def test_a_problem_of_ones_own_is_solved_as_the_document_shows(engine: EnginePage) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "web_learning.md").read_text(encoding="utf-8")
+    [code] = [text for text in re.findall(r"```js\n(.*?)```", page, re.DOTALL) if "population(" in text]
+    export(NeatPopulation(EvolutionConfig(population=60)), engine.folder / "neat")
+    got = engine.run(
+        f"const m = await engine.load(net + 'neat/'); {code}; await m.close();"
+        "return {json: p.championJson(), generation: p.generation};"
+    )
+    y = Genome.from_json(got["json"]).activate(_ROWS)[:, 0]
+    assert 4 - ((y - [0, 0, 0, 1]) ** 2).sum() >= 3.9 - 1e-5
+    assert got["generation"] < 60
