@@ -73,7 +73,7 @@ def export_network(
     rows : numbers of rows of calls, for networks on rows; prompts of language models have their own
     context : most tokens; None: 1024 for language models, 128 for encoders, or what the model has learned if it is less
     dtype : scheme to which weights of a file are converted
-    variants : names of `volumetric.web.variants.VARIANTS`; None: all
+    variants : names of `volumetric.web.variants.VARIANTS`; None: ``("subgroups", "plain")``
     title : short name; None: the source's
     samples : samples of a launch of a population
     learn : export the updates, too, so that the network learns in the page, see `LearnerNetwork`; True: by Adam, from
@@ -148,7 +148,8 @@ def _record(kind: RecordedKind, writer: VariantWriter) -> dict[str, Any]:
         return kind.record(writer)
     except DeviceError as error:
         raise UnsupportedError(
-            f"{kind.title} exceeds what every browser has: {error}", hint=error.hint or "use a smaller dtype or context"
+            f"{kind.title} exceeds what every browser has: {error.args[0]}",
+            hint="use a smaller dtype such as int4:g32, or a smaller context",
         ) from error
 
 

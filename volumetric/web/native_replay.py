@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from volumetric.devices.gpu.open_gpu import OpenGpu
 
 _KINDS: Final = {"read": "read-only-storage", "read_write": "storage", "uniform": "uniform"}
+IN_FLIGHT: Final = 3
+"""Submissions whose copies may wait to be collected."""
 _SUBGROUPS: Final = "enable subgroups;\n"
 
 
@@ -66,7 +68,8 @@ class NativeReplay:
         self._numbered = list(self.buffers.values())
         self._layouts, self._pipelines = self._compile()
         self._steps: dict[str, list[Any]] = {}
-        self._readback: Any = None
+        self._readbacks: list[Any] = [None] * IN_FLIGHT
+        self._turn = 0
 
     def restore(self, name: str) -> None:
         """Write the first contents of a buffer."""
@@ -92,13 +95,21 @@ class NativeReplay:
         """Submit programs for a call of so many rows."""
         self._executor.submit(self._commands(programs, rows))
 
-    def submit_and_read(self, programs: Sequence[str], name: str, nbytes: int, rows: CallRows = ONE_ROW) -> bytes:
-        """Submit programs with a copy of the first bytes of a buffer, and return these; faster than `read`."""
-        if self._readback is None or self._readback.size < nbytes:
-            self._readback = self.context.buffer(nbytes, "results", read=True)
-        copy = CopyCommand(self.buffers[name], 0, self._readback, 0, nbytes)
-        number = self._executor.submit([*self._commands(programs, rows), copy])
-        return bytes(self._executor.read(self._readback, nbytes, number))
+    def submit_with_copy(
+        self, programs: Sequence[str], name: str, nbytes: int, rows: CallRows = ONE_ROW
+    ) -> tuple[Any, int, int]:
+        """Submit programs with a copy of the first bytes of a buffer; return the argument of `collect`."""
+        turn = self._turn % IN_FLIGHT
+        self._turn += 1
+        if self._readbacks[turn] is None or self._readbacks[turn].size < nbytes:
+            self._readbacks[turn] = self.context.buffer(nbytes, "results", read=True)
+        target = self._readbacks[turn]
+        copy = CopyCommand(self.buffers[name], 0, target, 0, nbytes)
+        return target, nbytes, self._executor.submit([*self._commands(programs, rows), copy])
+
+    def collect(self, submitted: tuple[Any, int, int]) -> bytes:
+        """Wait for a submission, and return the bytes that it copied."""
+        return bytes(self._executor.read(*submitted))
 
     def close(self) -> None:
         """Free the buffers."""
@@ -154,7 +165,7 @@ class NativeReplay:
             compute = {"module": modules[number], "entry_point": "main"}
             requests.append({"label": one["label"], "layout": whole, "compute": compute})
         with self.context.guard("compiling the modules of an export"):
-            return layouts, webgpu.create_pipelines(device, requests)
+            return layouts, webgpu.create_pipelines(device, requests) if requests else []
 
 
 class _Pieces:

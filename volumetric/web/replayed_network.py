@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,16 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base._typing import F32Array
-from volumetric.base.errors import GenerationError, ShapeError
+from volumetric.base.errors import GenerationError, ShapeError, UnsupportedError
+from volumetric.devices.gpu.draw_plans import UNCERTAIN, DrawnRow
+from volumetric.devices.gpu.kernels import token_draw
 from volumetric.devices.gpu.kernels.dispatch import CallRows
+from volumetric.devices.gpu.token_loop import UNUSABLE
+from volumetric.run.logits import unusable_logits_error
 from volumetric.web.native_replay import NativeReplay
 
 if TYPE_CHECKING:
     from volumetric.devices.gpu.open_gpu import OpenGpu
+    from volumetric.run.device import TokenSampler
 
 _HEADER: Final = 60
 """Words of the control block before the list of rows."""
-_LAST_TOKEN: Final = 0xFFFFFFFB
 
 
 class ReplayedNetwork:
@@ -55,7 +60,10 @@ class ReplayedNetwork:
             position = 0 if calls["independent"] or calls["whole"] else self.position
             part = {name: value[at : at + taken] for name, value in rows.items()}
             if one["exact"] and taken < one["rows"]:
-                part = {n: np.concatenate([v, np.zeros((one["rows"] - taken, *v.shape[1:]), v.dtype)]) for n, v in part.items()}
+                part = {
+                    n: np.concatenate([v, np.zeros((one["rows"] - taken, *v.shape[1:]), v.dtype)])
+                    for n, v in part.items()
+                }
             self._run(one["program"], part, position)
             outputs.append({name: self._read(port, taken) for name, port in self.manifest["outputs"].items()})
             self.position += taken
@@ -90,22 +98,67 @@ class ReplayedNetwork:
         self.position += 1
         return self._read(self.manifest["outputs"]["logits"], 1)[0]
 
-    def picked(self, token: int, pick: str = "greedy") -> Iterator[int]:
-        """Append a token and yield the next one, append that one, and so on, without end."""
+    def picked(self, token: int, pick: str = "greedy", row: DrawnRow | None = None) -> Iterator[int]:
+        """Append a token and yield the next one, append that one, and so on, without end.
+
+        Parameters
+        ----------
+        pick : one of the manifest's
+        row : how tokens are drawn, and their random numbers; None for ``"greedy"``
+        """
         language, calls = self.manifest["language"], self.manifest["calls"]
         port = self.manifest["inputs"]["tokens"]
-        self._write(port, np.array([token], np.int32))
-        self._place(self.position, 1)
         programs = [language["token"], language["picks"][pick]]
+        submitted: deque[Any] = deque()
+        begun, written = False, 0
         while True:
-            if self.position >= calls["positions"]:
+            left = 2 if calls["positions"] is None else calls["positions"] - self.position
+            if not left:
                 raise GenerationError(f"the context of {calls['positions']} tokens is full")
-            data = self.replay.submit_and_read(programs, port["buffer"], 4, self._rows(1))
+            if not begun:
+                self._write(port, np.array([token], np.int32))
+                self._place(self.position, 1)
+                submitted.clear()
+            if row is not None and (not begun or self.position - written >= language["draw"]["ahead"]):
+                self._write_draws(row)
+                written = self.position
+            begun = True
+            while len(submitted) < min(2, left):  # the GPU begins the next token while this one is read
+                submitted.append(self.replay.submit_with_copy(programs, port["buffer"], 4, self._rows(1)))
+            token = int(np.frombuffer(self.replay.collect(submitted.popleft()), np.uint32)[0])
             self.position += 1
-            code = int(np.frombuffer(data, np.uint32)[0])
-            if code > _LAST_TOKEN:
-                raise GenerationError(f"the GPU could not pick a token: {code:#x}")
-            yield code
+            if token == UNCERTAIN and row is not None and row.chooser is not None:
+                token, begun = row.chooser.choose(self._doubtful()), False
+            elif token in UNUSABLE:
+                raise unusable_logits_error(UNUSABLE[token])
+            elif row is not None and row.chooser is not None:
+                row.chooser.record_token(token)
+            yield token
+
+    def drawn(self, token: int, chooser: TokenSampler) -> Iterator[int]:
+        """Like `picked`, with the tokens that a sampler draws. Raises `UnsupportedError` if only the host can."""
+        plan = token_draw.plan(
+            temperature=chooser.temperature,
+            top_k=chooser.top_k,
+            top_p=chooser.top_p,
+            min_p=chooser.min_p,
+            width=self.manifest["language"]["vocabulary"],
+        )
+        if plan is None or chooser.adjusted:
+            raise UnsupportedError("the GPU cannot sample with these parameters", hint="sample on the host from logits")
+        pick = "draw top_k" if plan[4] else "draw top_p" if plan[0] & token_draw.BY_WEIGHT else "draw"
+        return self.picked(token, pick, DrawnRow(plan, chooser))
+
+    def _write_draws(self, row: DrawnRow) -> None:
+        draw = self.manifest["language"]["draw"]
+        row.write_randoms(self.position)
+        words = np.concatenate([row.plan, row.ring.reshape(-1)])
+        self.replay.write(draw["plans"], words, 4 * draw["table_words"])
+
+    def _doubtful(self) -> F32Array:
+        language = self.manifest["language"]
+        data = self.replay.read(language["draw"]["doubtful"], 4 * language["vocabulary"])
+        return data.view(np.float32)
 
     def close(self) -> None:
         """Free the buffers."""

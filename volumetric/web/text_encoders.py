@@ -70,21 +70,24 @@ class TextEncoderModel:
                 "include_prompt": sentences.include_prompt,
                 "prompts": dict(sentences.prompts),
                 "default_prompt": sentences.default_prompt,
-                "heads": {name: self._head(writer, name, head, loaded.classes) for name, head in heads.items() if head},
+                "heads": {name: self._head(writer, name, head) for name, head in heads.items() if head is not None},
             },
         }
 
-    @staticmethod
-    def _head(writer: VariantWriter, name: str, head: PooledHead, classes: Sequence[str]) -> dict[str, Any]:
+    def _head(self, writer: VariantWriter, name: str, head: PooledHead) -> dict[str, Any]:
         """Record a network that reads one pooled row."""
+        loaded = self.model
         device = recording_device(writer, CallLimits(1, 1))
         executable = device.compile(lower(head.network), head.params, RunOptions(context=1))
         recording = CallRecording(writer, executable, f"{name} ")
         program, (inputs, outputs) = recording.program("rows 1", 1), recording.ports()
-        if classes and name == "classify":
-            outputs[OUTPUT]["names"] = list(classes)
+        if loaded.classes and name == "classify":
+            outputs[OUTPUT]["names"] = list(loaded.classes)
+        several = loaded.config.get("problem_type") == "multi_label_classification"
+        sigmoid = several or outputs[OUTPUT]["shape"] == [1]
         return {
             "program": program["program"],
+            "activation": None if name != "classify" else "sigmoid" if sigmoid else "softmax",
             "control": recording.control(),
             "pooling": head.pooling,
             "input": inputs[INPUT],

@@ -9,6 +9,7 @@ from volumetric.base.errors import SpecError
 from volumetric.devices.gpu.kernels.dispatch import Caps
 
 MAX_BINDING: Final = 128 << 20
+_SOFTWARE: Final[dict[str, Any]] = {"unroll": 2, "invocations": 2048}
 ALIGNMENT: Final = 256
 
 
@@ -20,10 +21,12 @@ class WebVariant:
     ----------
     label : for people
     subgroup_size : size of all subgroups of the GPU; 0: it need not have any
+    software : cut for adapters that run on the CPU: a few threads, and seconds to compile long straight-line code
     """
 
     label: str
-    subgroup_size: int
+    subgroup_size: int = 0
+    software: bool = False
 
     @property
     def features(self) -> frozenset[str]:
@@ -41,6 +44,7 @@ class WebVariant:
             max_storage_buffers=8,
             max_binding=MAX_BINDING,
             max_groups=65535,
+            **(_SOFTWARE if self.software else {}),
         )
 
     def needs(self) -> dict[str, Any]:
@@ -50,22 +54,25 @@ class WebVariant:
 
 VARIANTS: Final[dict[str, WebVariant]] = {
     "subgroups": WebVariant(label="subgroups of 32", subgroup_size=32),
-    "plain": WebVariant(label="no subgroups", subgroup_size=0),
+    "plain": WebVariant(label="no subgroups"),
+    "software": WebVariant(label="software adapters", software=True),
 }
-"""Name → variant, in the order of preference. The last one runs wherever there is WebGPU."""
+"""Name → variant, in the order of preference. The last two run wherever there is WebGPU."""
+DEFAULT: Final = ("subgroups", "plain")
 
 
 def chosen_variants(names: tuple[str, ...] | None) -> list[WebVariant]:
-    """Return variants by name, all of them for None.
+    """Return variants by name, those of `DEFAULT` for None.
 
     Raises
     ------
-    SpecError : there is no such variant, or ``"plain"`` is missing
+    SpecError : there is no such variant, or none that runs anywhere
     """
-    chosen = tuple(VARIANTS) if names is None else names
+    chosen = DEFAULT if names is None else names
     unknown = [name for name in chosen if name not in VARIANTS]
-    if unknown or "plain" not in chosen:
-        missing = "'plain', which runs anywhere, is missing"
-        what = f"there is no variant {unknown[0]!r}" if unknown else missing
-        raise SpecError(f"variants: {what}", hint=f"known: {', '.join(VARIANTS)}")
-    return [variant for name, variant in VARIANTS.items() if name in chosen]
+    if unknown:
+        raise SpecError(f"variants: there is no variant {unknown[0]!r}", hint=f"known: {', '.join(VARIANTS)}")
+    variants = [variant for name, variant in VARIANTS.items() if name in chosen]
+    if not variants or variants[-1].subgroup_size:
+        raise SpecError("variants: none of them runs on GPUs without subgroups", hint="add 'plain'")
+    return variants

@@ -112,7 +112,7 @@ class RecordingContext:
         return RecordedBuffer(size, label, uniform=uniform)
 
     def free(self, buffer: RecordedBuffer) -> None:
-        """Count a buffer as freed. Whoever writes the recording may still need its contents."""
+        """Count a buffer as free. Recorded calls may name it, so it keeps its contents."""
         self.allocated -= buffer.size
 
     def write(self, buffer: RecordedBuffer, data: NDArray[Any], offset: int = 0) -> None:

@@ -1,0 +1,215 @@
+"""Exports replayed from their files alone, on this machine's GPU, against the reference device."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.clocked.machines import machine
+from tests.devices import narrowed
+from tests.evolution.genomes import genome
+from tests.networks import tiny_llama
+from tests.web.networks import NETWORKS, rows_for
+from volumetric.clocked.clocked_stream import ClockedStream
+from volumetric.devices.reference_device import ReferenceDevice
+from volumetric.evolution.genome import Genome
+from volumetric.generate import SamplingParams
+from volumetric.generate.encoder import pool
+from volumetric.generate.sampler import Sampler
+from volumetric.loaders.loaded_model import open_model
+from volumetric.network import OUTPUT, Network, Params, initialise
+from volumetric.run import RunOptions, lower
+from volumetric.run.call_batch import greedy_ids
+from volumetric.web import export_network
+from volumetric.web.replayed_network import ReplayedNetwork
+
+SOFTWARE = ("software",)
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+CONTEXT = 64
+
+
+def replayed(folder: Path) -> ReplayedNetwork:
+    return ReplayedNetwork(folder, narrowed("native").context)
+
+
+def reference(network: Network, params: Params, context: int = CONTEXT) -> Any:
+    return ReferenceDevice().compile(lower(network, context), params, RunOptions(context=context))
+
+
+def near(found: np.ndarray, expected: np.ndarray) -> None:
+    assert np.abs(expected).max() > 1e-3, "there is something to compare"
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * float(np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("name", ["mlp", "lstm", "program"])
+def test_rows_are_those_of_the_reference(name: str, tmp_path: Path) -> None:
+    check_rows(name, tmp_path)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sorted(NETWORKS.keys() - {"mlp", "lstm", "program"}))
+def test_rows_of_other_layers_are_those_of_the_reference(name: str, tmp_path: Path) -> None:
+    check_rows(name, tmp_path)
+
+
+def check_rows(name: str, tmp_path: Path) -> None:
+    """Several rows in one call, and one row after the other where they are a sequence."""
+    network = NETWORKS[name]()
+    params = initialise(network, 4)
+    report = export_network(network, tmp_path / "x", params=params, rows=(1, 4), context=16, variants=SOFTWARE)
+    found, x = replayed(tmp_path / "x"), rows_for(network, 4)
+    executable = reference(network, params, 16)
+    expected = executable.forward(executable.new_state(), x, last_only=False)
+    near(found.call({"input": x})[OUTPUT], expected)
+    found.reset()
+    if report.kind == "stream":
+        near(np.concatenate([found.call({"input": row[None]})[OUTPUT] for row in x]), expected)
+    found.close()
+
+
+def test_ticks_are_those_of_the_reference(tmp_path: Path) -> None:
+    check_ticks(3, tmp_path)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_ticks_of_larger_machines_are_those_of_the_reference(seed: int, tmp_path: Path) -> None:
+    check_ticks(seed, tmp_path)
+
+
+def check_ticks(seed: int, tmp_path: Path) -> None:
+    """Ticks with and without rows of some inputs, and again after a reset."""
+    clocked, rng = machine(seed), np.random.default_rng(seed)
+    network = clocked.network
+    params = initialise(network, seed)
+    assert export_network(clocked, tmp_path / "x", params=params, variants=SOFTWARE).kind == "ticks"
+    found, stream = replayed(tmp_path / "x"), ClockedStream(ReferenceDevice(), clocked, params)
+    seen = 0.0
+    for _ in range(2):
+        for _ in range(7):
+            ports = {name: port for name, port in network.ports.items() if rng.random() < 0.7}
+            rows = {name: rng.standard_normal(port.shape).astype(np.float32) for name, port in ports.items()}
+            got = found.tick(rows)
+            series = stream.run({n: v[None, None] for n, v in rows.items()}) if rows else stream.run(ticks=1)
+            expected = series if isinstance(series, dict) else {OUTPUT: series}
+            for name, value in got.items():
+                np.testing.assert_allclose(value, expected[name][0, 0], rtol=1e-5, atol=1e-5)
+                seen = max(seen, float(np.abs(value).max()))
+        found.reset()
+        stream.reset()
+    assert seen > 0.1, "something has happened"
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    network, folder = tiny_llama(), tmp_path_factory.mktemp("llama") / "x"
+    params = initialise(network, 2)
+    assert export_network(network, folder, params=params, context=CONTEXT, variants=SOFTWARE).kind == "language"
+    found = replayed(folder)
+    yield found, network, params
+    found.close()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("length", [1, 2, 9, 17, 40])
+def test_logits_and_greedy_tokens_are_those_of_the_reference(llama: Any, length: int) -> None:
+    found, network, params = llama
+    executable = reference(network, params)
+    state, ids = executable.new_state(), np.random.default_rng(length).integers(0, 97, length).astype(np.int32)
+    found.reset()
+    found.feed(ids[:-1])
+    near(found.logits(int(ids[-1])), executable.forward(state, ids)[0])
+    assert list(islice(found.picked(5), 12)) == list(islice(greedy_ids(executable, state, 5), 12))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(temperature=0.9, seed=3),
+        SamplingParams(temperature=1.3, seed=4, top_p=0.8),
+        SamplingParams(temperature=1.1, seed=5, top_k=7),
+        SamplingParams(temperature=1.0, seed=6, top_k=9, top_p=0.9, min_p=0.02),
+    ],
+)
+def test_drawn_tokens_are_those_of_the_reference(llama: Any, params: SamplingParams) -> None:
+    found, network, weights = llama
+    executable = reference(network, weights)
+    state, sampler, token = executable.new_state(), Sampler(params), 5
+    expected = []
+    for _ in range(50):
+        token = sampler.draw(executable.forward(state, np.array([token], np.int32))[0]).token
+        expected.append(token)
+    found.reset()
+    assert list(islice(found.drawn(5, Sampler(params).chooser), 50)) == expected
+    assert len(set(expected)) > 5
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("family", ["gpt_oss_mxfp4", "gemma3", "mamba2", "qwen3_moe", "lfm2"])
+def test_families_give_the_logits_of_the_reference(family: str, tmp_path: Path) -> None:
+    model = open_model(FIXTURES / "hf_tiny" / family)
+    assert export_network(model, tmp_path / "x", context=CONTEXT, variants=SOFTWARE).kind == "language"
+    found, executable = replayed(tmp_path / "x"), reference(model.network, model.params)
+    ids = np.random.default_rng(1).integers(0, found.manifest["language"]["vocabulary"], 21).astype(np.int32)
+    state = executable.new_state()
+    found.feed(ids[:-1])
+    expected = executable.forward(state, ids)[0]
+    assert np.abs(found.logits(int(ids[-1])) - expected).max() < 2e-3 * max(1.0, float(np.abs(expected).max()))
+    assert list(islice(found.picked(5), 5)) == list(islice(greedy_ids(executable, state, 5), 5))
+    found.close()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["sentences_dense", "bert_judge"])
+def test_encoders_give_the_embeddings_of_the_engine(name: str, tmp_path: Path) -> None:
+    import volumetric
+
+    folder, text = FIXTURES / "hf_encoders" / name, "the cat sat on the mat"
+    export_network(folder, tmp_path / "x", context=24, rows=(8,), variants=SOFTWARE)
+    found, model = replayed(tmp_path / "x"), volumetric.load(folder, device="reference", context=24)
+    encoder = found.manifest["encoder"]
+    assert model.tokenizer is not None
+    ids = np.array(model.tokenizer.encode(text), np.int32)
+    rows = {"tokens": ids, "token_type_ids": np.zeros(len(ids), np.int32)}
+    hidden = found.call(rows)["hidden"]
+    [head] = encoder["heads"].values()
+    pooling = encoder["pooling"] if "dense" in encoder["heads"] else [head["pooling"]]
+    found.manifest |= {"inputs": {"x": head["input"]}, "outputs": {"y": head["output"]}}
+    found.manifest["calls"] = {
+        "programs": [{"program": head["program"], "rows": 1, "exact": False}],
+        "control": head["control"], "positions": None, "independent": True, "whole": False,
+    }  # fmt: skip
+    vector = found.call({"x": pool(hidden, pooling)[None]})["y"][0]
+    if "dense" in encoder["heads"]:
+        vector = vector / np.linalg.norm(vector) if encoder["normalise"] else vector
+        near(vector, model.embed([text])[0])
+    else:
+        near(vector, model.text_encoder.head_outputs([text], 24)[0])
+        assert head["output"]["names"] == list(model.loaded.classes)
+    found.close()
+
+
+def test_a_champion_is_a_network_and_others_a_population(tmp_path: Path) -> None:
+    genomes = [
+        genome([(0, 0, 3, w, True), (1, 1, 3, 0.7, True), (2, 3, 2, -w, True)], hidden=(3,)) for w in (0.5, -1.5)
+    ]
+    assert export_network(genomes[0], tmp_path / "one", rows=(1,), variants=SOFTWARE).kind == "rows"
+    assert Genome.load(tmp_path / "one" / "genome.json") == genomes[0]
+    export_network(genomes, tmp_path / "all", samples=5, variants=SOFTWARE)
+    x = np.random.default_rng(0).standard_normal((5, genomes[0].interface.inputs)).astype(np.float32)
+    champion, population = replayed(tmp_path / "one"), replayed(tmp_path / "all")
+    expected = np.array([one.activate(x) for one in genomes], np.float32)
+    near(champion.call({"input": x})[OUTPUT], expected[0])
+    about = population.manifest["population"]
+    population.replay.write(about["buffers"]["x"], np.ascontiguousarray(x.T))
+    population.replay.submit([about["program"]])
+    y = population.replay.read(about["buffers"]["y"], expected.nbytes).view(np.float32)
+    near(y.reshape(2, -1, 5).swapaxes(1, 2), expected)
+    for one in (champion, population):
+        one.close()
