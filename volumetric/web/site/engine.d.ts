@@ -22,6 +22,8 @@ export interface LoadOptions {
   worker?: boolean;
   /** Addresses of worker.js, text.js, language.js and encoder.js, where they do not lie beside engine.js. */
   addresses?: Record<string, string>;
+  /** Name and text of all modules, each after those that it imports: for a worker in a page that is one file. */
+  modules?: [string, string][];
   /** Features of the adapter to do without, to try another variant. */
   hide?: string[];
 }
@@ -195,6 +197,8 @@ export interface Stream {
 
 export interface Model {
   readonly info: Info;
+  /** Resolves with the error when the GPU is lost; stays open otherwise. Load the network again then. */
+  readonly lost: Promise<DeviceLostError>;
   /** Return the outputs of rows. */
   run(inputs: Inputs): Promise<Outputs>;
   /** Return a new stream; several of one network do not disturb each other. */

@@ -7,20 +7,20 @@ export {
   DamagedFileError, DeviceLimitError, DeviceLostError, EngineError, FetchError, FormatError, GenerationError, InputError, NoWebGPUError,
 } from "./errors.js";
 
-const TEMPLATE_PATIENCE = 15_000; // ms in which a chat template must be written
+const TEMPLATE_PATIENCE = 10_000; // ms in which a chat template must be written
 
 /**
  * Load a network.
  * @param {string | URL | object} source address of its folder or network.json, or an object with json(), piece(i), file(name)
  * @param {object} options see `engine.d.ts`
  */
-export async function load(source, { onProgress = () => {}, signal = null, worker = true, addresses = {}, hide = [] } = {}) {
+export async function load(source, { onProgress = () => {}, signal = null, worker = true, addresses = {}, modules = null, hide = [] } = {}) {
   signal?.throwIfAborted();
   const own = typeof source === "object" && !(source instanceof URL);
   if (own && !(typeof source.json === "function" && typeof source.piece === "function")) throw new InputError("A source needs json() and piece(i).");
   const threaded = worker && typeof Worker === "function";
   const connection = threaded
-    ? new WorkerConnection(addresses["worker.js"] ?? new URL("./worker.js", import.meta.url).href, own ? source : null)
+    ? new WorkerConnection(modules ? "" : addresses["worker.js"] ?? new URL("./worker.js", import.meta.url).href, own ? source : null, modules)
     : new DirectConnection(own ? source : null);
   const url = own ? null : new URL(source, globalThis.document?.baseURI ?? globalThis.location?.href).href;
   try {
@@ -41,6 +41,11 @@ class Model {
     this.#connection = connection;
     this.#addresses = addresses;
     this.info = info;
+  }
+
+  /** A promise of the error, if the GPU is lost; it stays open otherwise. */
+  get lost() {
+    return this.#connection.lost;
   }
 
   /** Return the outputs of rows: {port: numbers}. */

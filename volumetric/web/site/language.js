@@ -47,7 +47,7 @@ export class Language {
     if (typeof prompt === "string") return this.texts.encode(prompt);
     const items = Array.isArray(prompt) || ArrayBuffer.isView(prompt) ? Array.from(prompt) : null;
     if (items?.length && items.every(item => typeof item === "number")) return items;
-    return this.texts.encode(this.texts.render(prompt, template), { special: false });
+    return this.texts.encodeChat(prompt, template);
   }
 
   /**

@@ -75,8 +75,13 @@ export class Machine {
     this.calls = network.calls ? new Calls(this) : null;
     this.language = this.encoder = null;
     for (const port of [...Object.values(network.inputs), ...Object.values(network.outputs)]) this.buffer(port.buffer);
-    device.lost.then(({ message, reason }) => {
-      this.#failure ??= reason === "destroyed" ? new EngineError("The network is closed.", "Load it again.") : lostError(message);
+    /** A promise of the error, if the GPU is lost; a network that is closed is not lost. */
+    this.lost = new Promise(resolve => {
+      device.lost.then(({ message, reason }) => {
+        const closed = reason === "destroyed";
+        this.#failure ??= closed ? new EngineError("The network is closed.", "Load it again.") : lostError(message);
+        if (!closed) resolve(this.#failure);
+      });
     });
     device.addEventListener("uncapturederror", ({ error }) => {
       this.#failure ??= new EngineError(`The GPU refuses the network's commands: ${error.message}`, "Update the browser, or export the network again.");

@@ -3,7 +3,13 @@
 
 import { DamagedFileError, FormatError } from "./errors.js";
 import { bytesOfBase64 } from "./buffers.js";
-import { sha256 } from "./sha256.js";
+
+/** SHA-256 of bytes as hexadecimal digits; null where the browser has none (pages that are not secure). */
+async function sha256(bytes) {
+  if (!globalThis.crypto?.subtle) return null;
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return Array.from(digest, byte => byte.toString(16).padStart(2, "0")).join("");
+}
 
 /** Return the bytes of a piece; raises `DamagedFileError` unless they are those that were exported. */
 export async function checkedPiece(piece, bytes) {

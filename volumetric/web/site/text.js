@@ -8,6 +8,7 @@ import { FormatError, GenerationError, InputError } from "./errors.js";
 const HELD_BACK = 16; // a character has at most four bytes, so more ids are held back only for invalid text
 const MOST_TEMPLATE = 250_000;
 const MOST_OUTPUT = 8_000_000;
+const MARK = "\udfff"; // half of a surrogate pair: no text has one, so nobody can forge it
 
 /**
  * Texts of a model.
@@ -16,8 +17,11 @@ const MOST_OUTPUT = 8_000_000;
  */
 export class Texts {
   #tokenizer;
+  #json;
   #template;
   #special;
+  #control = null; // the texts of control tokens
+  #plain = null; // the tokenizer without them
 
   constructor(json, { chat_template: template = null, special = {} } = {}) {
     try {
@@ -25,6 +29,7 @@ export class Texts {
     } catch (error) {
       throw new FormatError(`tokenizer.json cannot be read: ${error.message}.`, "Export the model again.");
     }
+    this.#json = json;
     this.#template = template;
     this.#special = special ?? {};
   }
@@ -42,6 +47,35 @@ export class Texts {
   encode(text, { special = true } = {}) {
     if (this.#tokenizer === null) throw new InputError("This model has no tokenizer.", "Pass token ids.");
     return this.#tokenizer.encode(text, { add_special_tokens: special }).ids;
+  }
+
+  /**
+   * Return the ids of a conversation. Control tokens that stand in messages are text: only the template writes real ones.
+   */
+  encodeChat(messages, options) {
+    this.encode(""); // raises without a tokenizer
+    this.#control ??= anyOf([...this.#tokenizer.get_added_tokens_decoder().values()].filter(one => one.special).map(one => one.content));
+    const marked = value => {
+      if (typeof value === "string") return value.replaceAll(MARK, "\ufffd").replace(this.#control, one => one[0] + MARK + one.slice(1));
+      if (Array.isArray(value)) return value.map(marked);
+      return value && typeof value === "object" ? Object.fromEntries(Object.entries(value).map(([key, one]) => [key, marked(one)])) : value;
+    };
+    const text = this.render(Array.isArray(messages) ? marked(messages) : messages, options);
+    if (!text.includes(MARK)) return this.encode(text, { special: false });
+    this.#plain ??= new Tokenizer({ ...this.#json, added_tokens: this.#json.added_tokens.filter(one => !one.special) }, { clean_up_tokenization_spaces: false });
+    const ids = [];
+    let at = 0;
+    const plain = end => {
+      const part = text.slice(at, end).replaceAll(MARK, "");
+      if (part) ids.push(...this.#plain.encode(part, { add_special_tokens: false }).ids);
+    };
+    for (const match of text.matchAll(this.#control)) {
+      plain(match.index);
+      ids.push(this.#tokenizer.token_to_id(match[0]));
+      at = match.index + match[0].length;
+    }
+    plain(text.length);
+    return ids;
   }
 
   decode(ids) {
@@ -64,6 +98,12 @@ export class Texts {
     if (text.length > MOST_OUTPUT) throw new GenerationError(`The chat template writes more than ${MOST_OUTPUT} characters.`);
     return text;
   }
+}
+
+/** A pattern of any of some texts, the longest first; of none if there are none. */
+function anyOf(texts) {
+  const escaped = texts.sort((a, b) => b.length - a.length).map(text => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&"));
+  return new RegExp(escaped.join("|") || "(?!)", "g");
 }
 
 /** Decodes ids one at a time; incomplete characters are held back, and text that was returned never changes. */

@@ -26,10 +26,11 @@ async function perform({ call, method, args }) {
     let result;
     if (method === "load") {
       const [{ url, ...options }] = args;
+      if (globalThis.ownAddresses) options.addresses = globalThis.ownAddresses;
       const source = url === null ? new CallerSource(pageSource) : new UrlSource(url, { signal: controller.signal });
       machine = await openMachine(source, options, emit, controller.signal);
       result = machine.info;
-      machine.device.lost.then(() => postMessage({ lost: true }));
+      machine.lost.then(error => postMessage({ lost: errorData(error) }));
     } else {
       result = await machine.call(method, args, emit, controller.signal);
     }

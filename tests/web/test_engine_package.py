@@ -1,0 +1,79 @@
+"""The folder of the engine as a package: what is in it, how large it is, and that it needs nothing else."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import volumetric
+
+SITE = Path(volumetric.__file__).parent / "web" / "site"
+_IMPORT = re.compile(r'\b(?:from|import)\s*\(?\s*"([^"]+)"')
+_ENTRIES = ("engine.js", "worker.js", "text.js", "language.js", "encoder.js")
+"""What pages import, and what the engine imports when it needs it."""
+
+
+def engine_modules() -> list[Path]:
+    """Return the engine's own modules: the page's are in the same folder."""
+    names, rest = set[str](), list(_ENTRIES)
+    while rest:
+        name = rest.pop()
+        if name not in names and not name.startswith("vendor/"):
+            names.add(name)
+            rest += [other.removeprefix("./") for other in _IMPORT.findall((SITE / name).read_text())]
+    return [SITE / name for name in sorted(names)]
+
+
+MODULES = engine_modules()
+
+
+def _gzipped(paths: list[Path]) -> int:
+    return sum(len(gzip.compress(path.read_bytes(), 9)) for path in paths)
+
+
+def test_what_a_page_loads_is_small() -> None:
+    vendored = sorted((SITE / "vendor").glob("*.min.js"))
+    assert _gzipped(MODULES) <= 40 * 1024
+    assert _gzipped(MODULES + vendored) <= 100 * 1024
+    assert len(vendored) == 2
+
+
+def test_imports_stay_in_the_folder() -> None:
+    for path in MODULES:
+        text = path.read_text()
+        for name in _IMPORT.findall(text):
+            assert name.startswith("./"), (path.name, name)
+            assert (SITE / name).is_file(), (path.name, name)
+        assert not re.search(r"\b(eval|innerHTML|document\.write|new Function)\b", text), path.name
+
+
+def test_the_package_is_complete() -> None:
+    package = json.loads((SITE / "package.json").read_text())
+    types = (SITE / "engine.d.ts").read_text()
+    exported = re.findall(r"\b([A-Z]\w+Error)\b", (SITE / "engine.js").read_text().partition("} from")[0])
+    assert package["version"] == volumetric.__version__
+    assert package["files"] == [*(path.name for path in MODULES), "engine.d.ts", "vendor"]
+    assert {"LICENSE.jinja", "LICENSE.tokenizers"} <= {path.name for path in (SITE / "vendor").iterdir()}
+    assert all(f"export class {name}" in types for name in exported)
+    for method in re.findall(r"^  (?:async )?(\w+)\(.*\) {$", (SITE / "engine.js").read_text(), re.MULTILINE):
+        assert method in ("constructor", "toString") or f"  {method}(" in types, method
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_npm_packs_it(tmp_path: Path) -> None:
+    packed = subprocess.run(
+        ["npm", "pack", "--json", "--offline", "--pack-destination", tmp_path],
+        cwd=SITE,
+        capture_output=True,
+        check=True,
+    )
+    names = {one["path"] for one in json.loads(packed.stdout)[0]["files"]}
+    vendored = {path.relative_to(SITE).as_posix() for path in (SITE / "vendor").iterdir()}
+    assert names == {path.name for path in MODULES} | vendored | {"README.md", "engine.d.ts", "package.json"}
