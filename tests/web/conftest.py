@@ -11,6 +11,7 @@ import volumetric
 from tests.gpu.browser import find_or_skip
 from tests.serve.chromium import Page, chromium
 from tests.web.engine_page import EnginePage
+from tests.web.page_views import WebPages
 from tests.web.static_server import StaticServer, static_server
 
 _WEBGPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--disable-gpu-watchdog")
@@ -37,5 +38,15 @@ def engine(_webgpu: tuple[Page, StaticServer], tmp_path: Path) -> Iterator[Engin
     server.ranges = True
     opened = EnginePage(page, server, tmp_path)
     opened.open()
+    yield opened
+    opened.end()
+
+
+@pytest.fixture
+def pages(_webgpu: tuple[Page, StaticServer]) -> Iterator[WebPages]:
+    """A browser that opens pages of exports; the test fails if a page reports an error."""
+    page, server = _webgpu
+    page.call("Emulation.clearDeviceMetricsOverride")
+    opened = WebPages(page, server)
     yield opened
     opened.end()

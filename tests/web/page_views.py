@@ -13,7 +13,7 @@ from volumetric.web.page_files import page_files, single_page
 from volumetric.web.page_hints import page_hints
 
 SHOWN = "document.documentElement.dataset.shown ?? (document.documentElement.dataset.failed && 'failed')"
-_PATIENCE = 240.0
+_PATIENCE = 60.0
 """Seconds for a page: a software adapter compiles a pipeline for seconds."""
 
 
@@ -51,11 +51,22 @@ class WebPages:
             assert time.monotonic() < until, f"{expression}: never; {self.page.value('document.body.innerText')}"
             time.sleep(0.02)
 
+    def click(self, selector: str) -> None:
+        """Click an element, wherever the page must be scrolled to."""
+        self.page.value(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        self.page.click(selector)
+
+    def press(self, label: str) -> None:
+        """Press the button with a text."""
+        self.page.value(
+            f"[...document.querySelectorAll('button')].find(one => one.textContent === {label!r}).click()"
+        )
+
     def end(self) -> None:
         """Leave the page; fails if it has reported errors."""
         complaints = self.page.complaints()
         self.page.open("about:blank")
-        assert complaints == []
+        assert complaints == [], "\n".join(complaints)
 
 
 def add_page(folder: Path, network: dict[str, Any], **hints: Any) -> Path:

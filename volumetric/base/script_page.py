@@ -79,7 +79,7 @@ def inline_page(
     data : name → JSON text, in elements with these ids
     blobs : bytes, each in an element ``script[data-blob]`` as base64
     metas : name → content of further meta elements
-    packed : write scripts and data as one gzip archive; ``start`` gets the data as its second argument
+    packed : write scripts and data as one gzip archive; ``start`` gets {modules, texts} as its second argument
     connect : what scripts may fetch, as a policy's ``connect-src``
     """
     loader = page_part("loader.js")

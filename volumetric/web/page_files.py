@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from volumetric.base.errors import SpecError
 from volumetric.base.script_page import inline_page, page_part, scripts_for
+from volumetric.web.page_hints import VIEWS
 
 SINGLE_BYTES: Final = 32 << 20
 """Most bytes of a page of one file: browsers parse all of it before they show anything."""
@@ -79,7 +80,7 @@ def single_page(network: Mapping[str, Any], pieces: Iterable[bytes], texts: Mapp
 def _scripts(network: Mapping[str, Any], entry: str) -> dict[str, str]:
     view = (network.get("ui") or {}).get("view")
     kind = network["kind"]
-    if view is None:
+    if view not in VIEWS:
         raise SpecError(
             f"there is no page for a network of the kind {kind}",
             hint="a page teaches images of classes; other networks learn with engine.js in a page of your own"

@@ -13,6 +13,8 @@ FOR_KIND: Final[Mapping[str, str]] = {
     "rows": "numbers", "sequences": "numbers", "stream": "stream", "ticks": "stream", "language": "chat", "encoder": "similarity",
 }  # fmt: skip
 """Kind of network → view, unless another one fits better."""
+VIEWS: Final = frozenset({*FOR_KIND.values(), "field", "image", "cartpole"})
+"""Names of the page's views."""
 _FLAT_IMAGES: Final = {64: (8, 8), 784: (28, 28)}
 """Numbers of inputs of classifiers that are taken for images: of scikit-learn's digits, and of MNIST."""
 _MARGIN: Final = 0.25

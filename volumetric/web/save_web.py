@@ -79,15 +79,10 @@ def save_web(
     SpecError : an argument is out of range, or one file would be larger than 32 MiB
     """
     task = task_beside(source) if isinstance(source, str | os.PathLike) else None
-    named = title or (_run_title(source) if task is not None else None)
+    named = title or (_title_of(source, task) if isinstance(source, str | os.PathLike) else None)
     options: dict[str, Any] = {
-        "params": params,
-        "title": named,
-        "rows": rows,
-        "context": context,
-        "dtype": dtype,
-        "learn": learn,
-    }
+        "params": params, "title": named, "rows": rows, "context": context, "dtype": dtype, "learn": learn,
+    }  # fmt: skip
 
     def export(folder: Path) -> dict[str, Any]:
         """Write network.json with the page's hints, and weights; return the former."""
@@ -130,11 +125,13 @@ def _plain(source: Any) -> Any:
     return source
 
 
-def _run_title(source: str | os.PathLike[str]) -> str:
-    """Return the title of a champion: the name of its run."""
+def _title_of(source: str | os.PathLike[str], task: EvolvedTask | None) -> str | None:
+    """Return the name of a run for what it has written; None: the source has a name of its own."""
     path = Path(source).absolute()
-    run = path if (path / "origin.json").is_file() else path.parent
-    return f"{run.name}, evolved"
+    if task is not None:
+        run = path if (path / "origin.json").is_file() else path.parent
+        return f"{run.name}, evolved"
+    return path.parent.name if path.name == "model" and path.is_dir() else None
 
 
 def _hints(

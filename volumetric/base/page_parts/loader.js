@@ -1,5 +1,5 @@
 // Makes the page's modules importable without a server: each gets a blob address, in the order in which they stand, so
-// that every import is of a module before it. Then main.js starts, with the addresses and the page's packed texts.
+// that every import is of a module before it. Then main.js starts, with the addresses and what the page has packed.
 "use strict";
 (() => {
   const unpacked = async text => {
@@ -9,12 +9,12 @@
   const begin = async () => {
     const archive = document.querySelector("script[data-archive]"), addresses = {};
     const standing = [...document.querySelectorAll("script[data-module]")].map(one => [one.dataset.module, one.textContent]);
-    const { modules, texts } = archive ? await unpacked(archive.textContent) : { modules: standing, texts: {} };
-    for (const [name, text] of modules) {
+    const packed = archive ? await unpacked(archive.textContent) : null;
+    for (const [name, text] of packed?.modules ?? standing) {
       const linked = text.replace(/"@page\/([^"]+)"/g, (whole, other) => JSON.stringify(addresses[other]));
       addresses[name] = URL.createObjectURL(new Blob([linked], { type: "text/javascript" }));
     }
-    await (await import(addresses["main.js"])).start(addresses, texts);
+    await (await import(addresses["main.js"])).start(addresses, packed);
   };
   const fail = error => {
     const text = document.createElement("pre");

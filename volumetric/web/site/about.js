@@ -16,7 +16,7 @@ export function about(network) {
     ["Weights", bytes ? `${(bytes / 1e6).toFixed(bytes < 1e6 ? 3 : 1)} MB` : null], ["Parameters", ui?.parameters?.toLocaleString?.("en")],
     ["Kind", kind], ["Made with", origin?.engine],
   ];
-  const rows = facts.filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))]);
+  const rows = facts.filter(([, value]) => value).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))]);
   return h("details", { class: "about" },
     h("summary", {}, "About this network"),
     h("dl", {}, rows),

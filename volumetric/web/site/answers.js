@@ -9,21 +9,25 @@ export function namesOf(network, port) {
   return Array.from({ length: width }, (_, i) => String(names[i] ?? (width > 1 ? `${description.label ?? port} ${i + 1}` : description.label ?? port)));
 }
 
-/** Return scores of classes as probabilities, other numbers as they are. */
+/** Whether the numbers of an output are scores of classes. */
+export function areClasses(network, port) {
+  const { names } = network.outputs[port];
+  return Array.isArray(names) && names.length > 1 && names.length === widthOf(network.outputs[port]);
+}
+
+/** Return scores of classes as probabilities (softmax, unless they are probabilities already), other numbers as they are. */
 export function meaning(network, port, row) {
-  const hints = network.ui?.outputs?.[port] ?? {};
-  if (hints.scores !== "logits") return [...row];
-  if (row.length === 1) return [1 / (1 + Math.exp(-row[0]))];
-  const most = Math.max(...row), weights = [...row].map(x => Math.exp(x - most)), sum = weights.reduce((a, b) => a + b, 0);
+  const values = [...row];
+  if (!areClasses(network, port)) return values;
+  if (values.every(x => x >= 0) && Math.abs(values.reduce((a, b) => a + b, 0) - 1) < 1e-3) return values;
+  const most = Math.max(...values), weights = values.map(x => Math.exp(x - most)), sum = weights.reduce((a, b) => a + b, 0);
   return weights.map(x => x / sum);
 }
 
-/** Whether the numbers of an output are scores of classes. */
-export const areClasses = (network, port) => network.ui?.outputs?.[port]?.classes === true && widthOf(network.outputs[port]) > 1;
-
 /** Return an element that shows the outputs of one row, with `show(outputs)`. */
 export function answers(network) {
-  const live = h("p", { class: "answer", role: "status", "aria-live": "polite" });
+  const told = Object.keys(network.outputs).every(port => areClasses(network, port) || widthOf(network.outputs[port]) === 1);
+  const live = h("p", { class: told ? "answer" : "unseen", role: "status", "aria-live": "polite" });
   const parts = Object.keys(network.outputs).map(port => {
     const names = namesOf(network, port);
     const rows = names.map(name => {
@@ -46,7 +50,7 @@ export function answers(network) {
           const from = (Math.min(0, values[i]) - low) / span, to = (Math.max(0, values[i]) - low) / span;
           fill.style.left = `${100 * from}%`;
           fill.style.width = `${100 * (to - from)}%`;
-          value.textContent = classes && network.ui?.outputs?.[port]?.scores ? `${(100 * values[i]).toFixed(1)} %` : short(values[i]);
+          value.textContent = classes ? `${(100 * values[i]).toFixed(1)} %` : short(values[i]);
           row.classList.toggle("best", classes && i === best);
         });
         if (classes) words.push(names[best]);

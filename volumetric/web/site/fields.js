@@ -1,13 +1,16 @@
 // Numbers that go into a network: a slider and a box for each, with names and ranges from the export.
 import { h } from "./elements.js";
 
+/** A list of an export's hints; anything else counts as an empty one. */
+export const listOf = value => (Array.isArray(value) ? value : []);
+
 export const widthOf = port => port.shape.reduce((a, b) => a * b, 1);
 
 /** Return name, range and first value of each number of the inputs: {port, name, low, high, value, step}. */
 export function fieldsOf(network) {
   return Object.entries(network.inputs).flatMap(([port, description]) => {
     const whole = description.dtype === "int32", most = whole ? { low: 0, high: 9 } : { low: -1, high: 1 };
-    const hints = network.ui?.fields?.[port] ?? [], width = widthOf(description);
+    const hints = listOf(network.ui?.fields?.[port]), width = widthOf(description);
     return Array.from({ length: width }, (_, i) => {
       const { name = description.names?.[i], low = most.low, high = most.high, value } = hints[i] ?? {};
       const range = low < high ? { low, high } : most;

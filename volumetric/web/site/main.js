@@ -9,8 +9,8 @@ const VIEWS = ["numbers", "field", "image", "stream", "cartpole", "chat", "simil
 /** Views for kinds of networks whose export names none. */
 const FOR_KIND = { rows: "numbers", sequences: "numbers", stream: "stream", ticks: "stream", language: "chat", encoder: "similarity" };
 
-/** Show the network. A page of one file passes the address of each script, and its texts. */
-export async function start(addresses = {}, texts = null) {
+/** Show the network. A page of one file passes the address of each script, and {modules, texts}: its scripts and data. */
+export async function start(addresses = {}, packed = null) {
   const root = document.getElementById("page");
   const title = h("h1", {}, document.title), device = h("p", { class: "device dim", id: "device" }), tools = h("div", { class: "tools" });
   const bar = h("progress", { max: 1, "aria-label": "Loading the network" }), now = h("p", { class: "dim", role: "status" }, "Reading the network…");
@@ -35,15 +35,14 @@ export async function start(addresses = {}, texts = null) {
   };
 
   try {
-    // A page of a file may not start a worker: its scripts have no origin.
-    const worker = location.protocol !== "file:", onProgress = event => showProgress(event, bar, now);
-    const model = asRows(await load(networkSource(texts), { addresses, worker, onProgress }));
+    const onProgress = event => showProgress(event, bar, now);
+    const model = asRows(await load(networkSource(packed?.texts), { addresses, modules: packed?.modules ?? null, onProgress }));
     const network = model.info;
     document.title = title.textContent = String(network.title || "A network");
     device.textContent = deviceLine(network);
     const kind = VIEWS.includes(network.ui?.view) ? network.ui.view : FOR_KIND[network.kind];
     if (!kind) throw new Error(`This page has no view for a network of the kind ${network.kind}; engine.js runs it.`);
-    const view = await import(addresses[`views/${kind}.js`] ?? `./views/${kind}.js`);
+    const view = await viewOf(kind, addresses);
     stage.replaceChildren();
     stage.className = `stage-${kind}`;
     foot.append(about(network));
@@ -54,6 +53,14 @@ export async function start(addresses = {}, texts = null) {
     stage.replaceChildren();
     alerts.replaceChildren(h("div", { class: "error", role: "alert" }, sentence(error)));
     document.documentElement.dataset.failed = "true";
+  }
+}
+
+async function viewOf(kind, addresses) {
+  try {
+    return await import(addresses[`views/${kind}.js`] ?? `./views/${kind}.js`);
+  } catch (error) {
+    throw new Error(`views/${kind}.js cannot be loaded: export the network again, and copy all of its files.`, { cause: error });
   }
 }
 

@@ -27,7 +27,7 @@ export function pixelPad({ height, width, channels = 1 }, changed) {
 
   /** Draw a round spot; strokes of small images are thinner. */
   const spot = (y, x) => {
-    const radius = Math.max(.6, Math.min(height, width) / 22);
+    const radius = Math.max(.8, Math.min(height, width) / 18);
     for (let r = 0; r < height; r++) {
       for (let c = 0; c < width; c++) {
         const ink = Math.min(1, Math.max(0, radius + .6 - Math.hypot(r + .5 - y, c + .5 - x)));

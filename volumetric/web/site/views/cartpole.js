@@ -3,6 +3,7 @@ import { begin, fallen, forceOf, next, STEP_MS } from "../cartpole_physics.js";
 import { drawCart } from "../cartpole_scene.js";
 import { drawn } from "../canvas.js";
 import { h, short } from "../elements.js";
+import { widthOf } from "../fields.js";
 import { milliseconds } from "../latest_run.js";
 import { genomePicture } from "../genome_picture.js";
 
@@ -10,6 +11,7 @@ const OBSERVED = ["position", "speed", "angle", "angular speed"];
 
 export async function show(stage, model, app) {
   const network = model.info, input = Object.keys(network.inputs)[0], output = Object.keys(network.outputs)[0];
+  if (widthOf(network.inputs[input]) !== 4) throw new Error("CartPole is played by networks of four inputs.");
   let state = begin(), force = 0, steps = 0, best = 0, pushes = [], running = false, busy = false;
   const remembers = network.kind === "stream" || network.kind === "ticks";
   const stream = remembers ? model.stream() : null;

@@ -2,16 +2,17 @@
 import { areClasses, answers, meaning, namesOf } from "../answers.js";
 import { channels, drawn, series } from "../canvas.js";
 import { h, short } from "../elements.js";
-import { fieldsOf, inputsOf, sliders, widthOf } from "../fields.js";
+import { fieldsOf, inputsOf, listOf, sliders, widthOf } from "../fields.js";
 import { latestRun, milliseconds } from "../latest_run.js";
 
 const SIDE = 32;
 
 export async function show(stage, model, app) {
-  const network = model.info, [x, y] = fieldsOf(network), port = Object.keys(network.outputs)[0];
+  const network = model.info, fields = fieldsOf(network), [x, y] = fields, port = Object.keys(network.outputs)[0];
+  if (fields.length !== 2) throw new Error(`A plane has two inputs; this network has ${fields.length}.`);
   const width = widthOf(network.outputs[port]), classes = areClasses(network, port), names = namesOf(network, port);
   const answer = answers(network);
-  const samples = (network.ui?.samples ?? []).filter(one => one?.x?.length === 2);
+  const samples = listOf(network.ui?.samples).filter(one => one?.x?.length === 2);
   const near = pairs => inputsOf(network, [x, y], pairs);
   const place = (value, { low, high }) => low + value * (high - low);
 

@@ -1,7 +1,7 @@
 // Numbers in, numbers out: sliders for one row, a table for many.
 import { answers, meaning, namesOf } from "../answers.js";
 import { button, h, short } from "../elements.js";
-import { fieldsOf, inputsOf, sliders, widthOf } from "../fields.js";
+import { fieldsOf, inputsOf, listOf, sliders, widthOf } from "../fields.js";
 import { latestRun, milliseconds } from "../latest_run.js";
 
 const MOST_SLIDERS = 64;
@@ -86,7 +86,7 @@ function rowTable(model, fields, app, current) {
       app.fail(error);
     }
   };
-  add((network.ui?.rows ?? []).filter(row => Array.isArray(row) && row.length === fields.length && row.every(Number.isFinite)));
+  add(listOf(network.ui?.rows).filter(row => Array.isArray(row) && row.length === fields.length && row.every(Number.isFinite)));
   return h("section", { class: "card wide", "aria-label": "Table" }, h("h2", {}, "Table"),
     h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Rows and their outputs" }, table), count,
     h("div", { class: "buttons" },

@@ -1,11 +1,12 @@
 // A network that remembers, step by step: a signal in, what comes out on a strip chart.
-import { namesOf } from "../answers.js";
+import { meaning, namesOf } from "../answers.js";
 import { drawn, series } from "../canvas.js";
 import { h, short } from "../elements.js";
 import { fieldsOf, inputsOf, sliders, widthOf } from "../fields.js";
 import { milliseconds } from "../latest_run.js";
 
 const KEPT = 240;
+const SHOWN = 60;
 const MOST_LINES = 12;
 const SIGNALS = {
   hand: ["Sliders", null],
@@ -55,7 +56,8 @@ export async function show(stage, model, app) {
       const x = values(), begun = performance.now();
       const outputs = await stream.step(fields.length ? inputsOf(network, fields, [x]) : {});
       const time = performance.now() - begun;
-      const y = lines.map(({ port, i }) => outputs[port][i]);
+      const rows = Object.fromEntries(Object.entries(outputs).map(([port, row]) => [port, meaning(network, port, row)]));
+      const y = lines.map(({ port, i }) => rows[port][i]);
       past.push({ x, y });
       if (past.length > KEPT) past.shift();
       steps += 1;
@@ -128,7 +130,7 @@ function strip(context, w, hgt, colour, rows) {
   if (!finite.length) return;
   let low = Math.min(0, ...finite), high = Math.max(0, ...finite);
   if (high - low < 1e-9) high = low + 1;
-  const y = value => 6 + (high - value) / (high - low) * (hgt - 12), x = i => w - 4 - (rows.length - 1 - i) * (w - 8) / (KEPT - 1);
+  const y = value => 6 + (high - value) / (high - low) * (hgt - 12), x = i => w - 4 - (rows.length - 1 - i) * (w - 8) / (Math.max(SHOWN, rows.length) - 1);
   context.strokeStyle = colour("--line");
   context.lineWidth = 1;
   context.beginPath();
