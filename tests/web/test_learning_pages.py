@@ -60,7 +60,7 @@ def test_a_visitor_teaches_two_classes(engine: EnginePage) -> None:
 def test_a_population_evolves_in_one_file(engine: EnginePage) -> None:
     kind = NeatPopulation(EvolutionConfig(population=60))
     written = save_web(kind, engine.folder / "neat.html", single_file=True, title="Evolve")
-    assert (written.kind, written.view) == ("population", "neat")
+    assert (written.kind, written.view, written.title) == ("population", "neat", "Evolve")
     assert written.bytes < 90_000
     page = (pages := WebPages(engine.page, engine.server)).open(written.path)
     assert "60 genomes" in _text(page)

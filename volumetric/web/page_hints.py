@@ -13,7 +13,7 @@ FOR_KIND: Final[Mapping[str, str]] = {
     "rows": "numbers", "sequences": "numbers", "stream": "stream", "ticks": "stream", "language": "chat", "encoder": "similarity",
 }  # fmt: skip
 """Kind of network → view, unless another one fits better."""
-VIEWS: Final = frozenset({*FOR_KIND.values(), "field", "image", "cartpole"})
+VIEWS: Final = frozenset({*FOR_KIND.values(), "field", "image", "cartpole", "learn_digits", "neat"})
 """Names of the page's views."""
 _FLAT_IMAGES: Final = {64: (8, 8), 784: (28, 28)}
 """Numbers of inputs of classifiers that are taken for images: of scikit-learn's digits, and of MNIST."""
@@ -49,12 +49,8 @@ def page_hints(
         output = next(iter(outputs.values()))
         classes = "classes" in next(iter(network["learner"]["targets"].values()))
         picture = _image(next(iter(inputs.values())), output, image) if classes else None
-        shown = {"classes": True, "scores": "logits"}
-        return (
-            hints
-            if picture is None
-            else {"view": "learn_digits", "image": picture, "outputs": {next(iter(outputs)): shown}}
-        )
+        shown = {next(iter(outputs)): {"classes": True, "scores": "logits"}}
+        return hints if picture is None else {"view": "learn_digits", "image": picture, "outputs": shown}
     if kind in ("rows", "sequences", "stream", "ticks"):
         hints["fields"] = {name: _fields(port, task) for name, port in inputs.items()}
         if task is not None and task.outputs and len(outputs) == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +47,7 @@ def recorded_kind(
         model = _model_to_learn(source, params, dtype)
         return learner_of(model, None if learn is True else learn, title or model.name, _origin(model))
     if isinstance(source, LearnerNetwork | NeatPopulation):
-        return source
+        return source if title is None else replace(source, title=title)
     if isinstance(source, Genome):
         return _of_genomes([source], rows, title, samples)
     if isinstance(source, Sequence) and source and all(isinstance(one, Genome) for one in source):

@@ -93,16 +93,18 @@ class Model {
     return this.#connection.call("classify", [texts]);
   }
 
-  /** Return the learner of a network that was exported with --learn. */
+  /** See `learner.js`. */
   async learner() {
-    const { Learner } = await import(this.#addresses["learner.js"] ?? new URL("./learner.js", import.meta.url).href);
-    return new Learner(this);
+    return new (await this.#load("learner.js")).Learner(this);
   }
 
-  /** Return a population of genomes that evolves on the GPU; `options` are those of `neat/population.js`. */
-  async population(options = {}) {
-    const { Population } = await import(this.#addresses["neat/population.js"] ?? new URL("./neat/population.js", import.meta.url).href);
-    return new Population(this, options);
+  /** See `neat/population.js`. */
+  async population(options) {
+    return new (await this.#load("neat/population.js")).Population(this, options);
+  }
+
+  #load(name) {
+    return import(this.#addresses[name] ?? new URL(name, import.meta.url).href);
   }
 
   /** Write numbers to a buffer of the network. */

@@ -4,7 +4,7 @@
 
 const POOL = 4;
 
-/** The words of `SeedSequence(seed, spawn_key=stream).generate_state(count)`, each of 32 bits. */
+/** The words of `SeedSequence(seed, spawn_key=stream).generate_state(count)`. */
 function seedWords(seed, stream, count) {
   const entropy = [];
   for (let rest = BigInt(seed); rest > 0n || entropy.length === 0; rest >>= 32n) entropy.push(Number(rest & 0xffffffffn));
@@ -47,10 +47,7 @@ export class RandomStream {
   #counter = 0n;
   #words = [];
 
-  /**
-   * @param {number | bigint} seed a whole number, 0 or more
-   * @param {...number} stream whole numbers below 2³² that name a stream of the seed
-   */
+  /** @param {number | bigint} seed a whole number, 0 or more, and those that name a stream of it, as for `generator` */
   constructor(seed, ...stream) {
     const words = seedWords(seed, stream, 4).map(BigInt);
     this.#key = [words[0] | (words[1] << 32n), words[2] | (words[3] << 32n)];
@@ -67,7 +64,7 @@ export class RandomStream {
     return numberOf(this.takeWord());
   }
 
-  /** Return the next 64 bits, a bigint, and advance. */
+  /** The next 64 bits, a bigint. */
   takeWord() {
     if (!this.#words.length) this.#more();
     return this.#words.shift();
