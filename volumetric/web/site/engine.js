@@ -93,12 +93,11 @@ class Model {
     return this.#connection.call("classify", [texts]);
   }
 
-  /** See `learner.js`. */
+  /** See `learner.js` and `neat/population.js`. */
   async learner() {
     return new (await this.#load("learner.js")).Learner(this);
   }
 
-  /** See `neat/population.js`. */
   async population(options) {
     return new (await this.#load("neat/population.js")).Population(this, options);
   }

@@ -47,7 +47,7 @@ export class RandomStream {
   #counter = 0n;
   #words = [];
 
-  /** @param {number | bigint} seed a whole number, 0 or more, and those that name a stream of it, as for `generator` */
+  /** @param seed whole numbers, as for `generator` */
   constructor(seed, ...stream) {
     const words = seedWords(seed, stream, 4).map(BigInt);
     this.#key = [words[0] | (words[1] << 32n), words[2] | (words[3] << 32n)];
