@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import volumetric
+from tests.program.test_stacked_weights import ring
 from tests.web.engine_page import EnginePage
 from tests.web.exports import export
 from volumetric.base.errors import SpecError, UnsupportedError
@@ -123,6 +125,19 @@ def test_updates_through_sequences_equal_those_of_the_learner(engine: EnginePage
     config = TrainConfig(loss=BCE(), optimiser=SGD(lr=0.5))
     _, got, expected = _check(engine, network, config, x, y, steps=5)
     np.testing.assert_allclose(got[: expected.size], expected.ravel(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.thorough
+def test_weights_that_are_stored_stacked_come_back(engine: EnginePage) -> None:
+    """The matrices of a program lie side by side."""
+    network, rng = ring(2), np.random.default_rng(0)
+    x = rng.standard_normal((4, 2, 2, 3)).astype(np.float32)
+    y = rng.standard_normal((4, 2, 2, 2)).astype(np.float32)
+    _, got, expected = _check(engine, network, TrainConfig(loss=MSE(), optimiser=SGD(lr=0.1)), x, y, steps=2)
+    np.testing.assert_allclose(got[: expected.size], expected.ravel(), rtol=1e-5, atol=1e-5)
+    manifest = json.loads((engine.folder / "learner" / "network.json").read_text(encoding="utf-8"))
+    places = [entry for entry in manifest["learner"]["weights"].values() if entry["buffer"].startswith("stack/")]
+    assert len(places) > len({entry["buffer"] for entry in places}) > 0
 
 
 @pytest.mark.thorough

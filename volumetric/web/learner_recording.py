@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from volumetric.analysis.standardise import Standardisation
-from volumetric.base._typing import Array, Shape
+from volumetric.base._typing import Array
 from volumetric.base.errors import UnsupportedError
 from volumetric.devices.gpu.gpu_context import BufferSlice
 from volumetric.devices.gpu.graph.gpu_program import GpuProgram
@@ -214,23 +214,20 @@ class LearnerRecording:
         arrays, described, store = self._learner.arrays, dict[str, Any](), self._store
         stored = set(store.keys())
         for key, weight in self._params.items():
-            shape: Shape = weight.shape
             stack = arrays.stacks.by_member.get(key)
-            if stack is not None:
+            if stack is not None:  # never transposed: those of ticks alone are
                 whole = store.place(stack.key)
                 size = whole.size // len(stack.keys)
                 part = BufferSlice(whole.buffer, whole.offset + stack.keys.index(key) * size, size)
-                turned = stack.transposed and len(shape) > 1
             elif key in stored:
-                part, turned = store.place(key), False
+                part = store.place(key)
             else:
                 values = np.ascontiguousarray(weight.values(), np.float32)
-                part, turned = BufferSlice(self._context.upload(values, key), 0, values.nbytes), False
-            entry: dict[str, Any] = {
+                part = BufferSlice(self._context.upload(values, key), 0, values.nbytes)
+            described[key] = {
                 "buffer": self._writer.name(part.buffer, part.buffer.label), "offset": part.offset, "dtype": "float32",
-                "shape": list(shape),
+                "shape": list(weight.shape),
             }  # fmt: skip
-            described[key] = {**entry, "transposed": True} if turned else entry
         return described
 
     def _states(self) -> list[str]:

@@ -94,10 +94,9 @@ export class Learner {
 
   async #weights() {
     const weights = {};
-    for (const [name, { buffer, offset, dtype, shape, transposed = false }] of Object.entries(this.#about.weights)) {
+    for (const [name, { buffer, offset, dtype, shape }] of Object.entries(this.#about.weights)) {
       const count = shape.reduce((a, b) => a * b, 1);
-      const data = new Float32Array(await this.#model.read(buffer, { offset, bytes: 4 * count }));
-      weights[name] = { dtype, shape, data: transposed ? turned(data, shape) : data };
+      weights[name] = { dtype, shape, data: new Float32Array(await this.#model.read(buffer, { offset, bytes: 4 * count })) };
     }
     return weights;
   }
@@ -107,11 +106,6 @@ export class Learner {
     this.#turn = turn.catch(() => {});
     return turn;
   }
-}
-
-/** A matrix of a shape from its transpose. */
-function turned(data, [rows, columns]) {
-  return data.map((_, i) => data[(i % columns) * rows + Math.floor(i / columns)]);
 }
 
 /** The optimiser's two numbers for an update, from 1: `volumetric.formula.optimisers`, the field `knobs`. */
