@@ -77,3 +77,15 @@ def test_naga_compiles_every_module(texts: list[str]) -> None:
     for text in texts:
         if DIRECTIVE not in text or "subgroups" in context.features:
             context.webgpu.create_module(context.device, "module", text.replace(DIRECTIVE, ""))
+
+
+@pytest.mark.thorough
+def test_exports_replay_on_dawn() -> None:
+    """The text as it is, with its directives, and bindings by the rules of browsers."""
+    variables = environment_or_skip()
+    wanted = "mlp or (greedy_tokens and 9)"
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", "-k", wanted]
+    done = subprocess.run(
+        [*command, "tests/web/test_replay.py"], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:]

@@ -78,7 +78,7 @@ class ReplayedNetwork:
         self.replay.submit([programs[frozenset(rows)]])
         return {name: self._read(port, 1)[0] for name, port in self.manifest["outputs"].items()}
 
-    def feed(self, tokens: Sequence[int]) -> None:
+    def feed(self, tokens: Sequence[int] | NDArray[np.integer]) -> None:
         """Append tokens of a prompt, without logits."""
         language, at = self.manifest["language"], 0
         ids = np.array(tokens, np.int32)

@@ -64,7 +64,9 @@ def recorded_kind(
         if str(source).endswith(".json") and (genome := _genome_file(Path(source))) is not None:
             return _of_genomes([genome], rows, title or Path(source).stem, samples)
         loaded = open_model(source, dtype)
-        return _of_model(loaded, rows, context, title or loaded.name, _origin(loaded))
+        # The path of a file is nobody's business; that of a package or a hub is where others find the model.
+        named = None if Path(source).exists() else os.fspath(source)
+        return _of_model(loaded, rows, context, title or loaded.name, _origin(loaded, named))
     raise SpecError(
         f"source: expected a model, a network or genomes, got {type(source).__name__}",
         hint="pass a path, a LoadedModel, a Network or Clocked with params, or Genomes",
@@ -143,11 +145,11 @@ def _bare(network: Network, params: Params) -> LoadedModel:
     )  # fmt: skip
 
 
-def _origin(model: LoadedModel | None) -> dict[str, str | None]:
+def _origin(model: LoadedModel | None, source: str | None = None) -> dict[str, str | None]:
     if model is None:
         return {"name": None, "source": None, "licence": None}
     licence = model.config.get("license")
-    return {"name": model.name, "source": None, "licence": licence if isinstance(licence, str) else None}
+    return {"name": model.name, "source": source, "licence": licence if isinstance(licence, str) else None}
 
 
 def _check_counts(rows: tuple[int, ...], context: int | None, samples: int) -> None:

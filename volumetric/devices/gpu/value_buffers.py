@@ -53,11 +53,13 @@ def rows_within(graph: Graph, nodes: Iterable[Node], most: int, limit: int) -> i
     DeviceError : not even one row fits
     """
     nodes = tuple(nodes)
-    widest = max((row_bytes(graph.tensors[i]) for node in nodes for i in node.outputs[:1]), default=4)
-    widest = max((widest, *(_pairs_bytes(graph, node) for node in nodes if node.op == "experts")))
+    sizes = [(row_bytes(graph.tensors[i]), node.where) for node in nodes for i in node.outputs[:1]]
+    sizes += [(_pairs_bytes(graph, node), node.where) for node in nodes if node.op == "experts"]
+    widest, where = max(sizes, default=(4, ""))
     if widest > limit:
+        at = f" at {where}" if where else ""
         raise DeviceError(
-            f"a row of {widest // 4} values needs {widest} bytes; this GPU binds at most {limit}",
+            f"a row of {widest // 4} values{at} needs {widest} bytes; this GPU binds at most {limit}",
             hint="use device='cpu'",
         )
     return min(most, limit // widest)
