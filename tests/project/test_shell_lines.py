@@ -17,6 +17,7 @@ RUN_BY = {
     "docs/onnx_read.md": "test_onnx_read_document.py",
     "docs/programs.md": "test_programs_document.py",
     "docs/stacks.md": "test_stacks_document.py",
+    "docs/web.md": "test_web_document.py",
 }
 """Documents whose tests look closer at what their lines leave."""
 
