@@ -31,8 +31,8 @@ MINUTES = pytest.mark.skipif(
     not os.environ.get("VOLUMETRIC_BROWSER_MODELS"), reason="Chromium's software adapter takes minutes"
 )
 CRASHES = pytest.mark.skip(
-    reason="Chromium's software adapter ends while it compiles graph/gemm, where the gather of a convolution is written "
-    "out 64 times; with loops in place of that it takes a second"
+    reason="Chromium's software adapter ends while it compiles graph/gemm, where the gather of a convolution is "
+    "written out 64 times; with loops in place of that it takes a second"
 )
 ENCODERS = Path(__file__).parents[1] / "fixtures" / "hf_encoders"
 

@@ -89,7 +89,7 @@ def genome_drawing(genome: Any, task: EvolvedTask | None = None) -> dict[str, An
         members.setdefault(column, []).append(node)
     names = dict(enumerate(task.inputs)) | {wide + i: name for i, name in enumerate(task.outputs)} if task else {}
 
-    def drawn(node: int, column: int) -> dict[str, Any]:
+    def place(node: int, column: int) -> dict[str, Any]:
         beside = members[column]
         role = f"in {node}" if node < wide else f"out {node - wide}" if node < wide + out else f"node {node}"
         return {
@@ -105,7 +105,7 @@ def genome_drawing(genome: Any, task: EvolvedTask | None = None) -> dict[str, An
         for one in on
         if int(one["source"]) in index and int(one["target"]) in index
     ]
-    return {"nodes": [drawn(node, column) for node, column in columns.items()], "edges": edges}
+    return {"nodes": [place(node, column) for node, column in columns.items()], "edges": edges}
 
 
 def _reads_cartpole(inputs: Mapping[str, Any]) -> bool:
