@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 from volumetric.web.export_network import export_network
 
 PLAIN = ("plain",)
+"""The variant that runs in every browser."""
+SOFTWARE = ("software",)
+"""The same with kernels that a software adapter compiles in a fraction of the time."""
 
 
-def export(source: Any, folder: Path, **options: Any) -> None:
-    """Export the variant that runs in every browser into a new folder."""
-    export_network(source, folder, variants=PLAIN, **options)
+def export(source: Any, folder: Path, *, variants: tuple[str, ...] = SOFTWARE, **options: Any) -> None:
+    """Export one variant into a new folder."""
+    export_network(source, folder, variants=variants, **options)
 
 
 def greatest_error(got: NDArray[Any], expected: NDArray[Any]) -> float:

@@ -94,7 +94,7 @@ def test_files_that_are_missing_or_damaged(engine: EnginePage) -> None:
     engine.expects_complaints = True  # Chromium reports the 404
 
 
-@pytest.mark.parametrize("ranges", [True, False])
+@pytest.mark.parametrize("ranges", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_broken_connections_are_resumed(engine: EnginePage, ranges: bool) -> None:
     _, weights = dense_network(engine.folder, np.random.default_rng(4 + ranges))
     engine.server.ranges = ranges

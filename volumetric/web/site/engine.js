@@ -1,7 +1,7 @@
 // Networks of volumetric in a browser, on WebGPU. `load` is the entry; `engine.d.ts` has the types, docs/web.md the guide.
 
 import { DirectConnection, WorkerConnection } from "./connections.js";
-import { EngineError, GenerationError, InputError } from "./errors.js";
+import { EngineError, GenerationError, InputError, NoWebGPUError } from "./errors.js";
 
 export {
   DamagedFileError, DeviceLimitError, DeviceLostError, EngineError, FetchError, FormatError, GenerationError, InputError, NoWebGPUError,
@@ -18,21 +18,23 @@ export async function load(source, { onProgress = () => {}, signal = null, worke
   signal?.throwIfAborted();
   const own = typeof source === "object" && !(source instanceof URL);
   if (own && !(typeof source.json === "function" && typeof source.piece === "function")) throw new InputError("A source needs json() and piece(i).");
-  const threaded = worker && typeof Worker === "function";
-  const connection = threaded
-    ? new WorkerConnection(modules ? "" : addresses["worker.js"] ?? new URL("./worker.js", import.meta.url).href, own ? source : null, modules)
-    : new DirectConnection(own ? source : null);
   const url = own ? null : new URL(source, globalThis.document?.baseURI ?? globalThis.location?.href).href;
-  try {
-    return new Model(connection, addresses, await connection.call("load", [{ url, addresses, hide }], onProgress, signal));
-  } catch (error) {
-    connection.fail(error);
-    signal?.throwIfAborted();
-    throw error;
-  }
+  const open = async threaded => {
+    const address = threaded && !modules ? addresses["worker.js"] ?? new URL("./worker.js", import.meta.url).href : "";
+    const connection = threaded ? new WorkerConnection(address, own ? source : null, modules) : new DirectConnection(own ? source : null);
+    try {
+      return new Model(connection, addresses, await connection.call("load", [{ url, addresses, hide }], onProgress, signal));
+    } catch (error) {
+      connection.fail(error);
+      signal?.throwIfAborted();
+      if (threaded && error instanceof NoWebGPUError && globalThis.navigator?.gpu) return open(false); // workers have none
+      throw error;
+    }
+  };
+  return open(worker && typeof Worker === "function");
 }
 
-/** A loaded network. */
+/** A loaded network; `engine.d.ts` says what its methods do. */
 class Model {
   #connection;
   #addresses;
@@ -43,57 +45,46 @@ class Model {
     this.info = info;
   }
 
-  /** A promise of the error, if the GPU is lost; it stays open otherwise. */
   get lost() {
     return this.#connection.lost;
   }
 
-  /** Return the outputs of rows: {port: numbers}. */
   run(inputs) {
     return this.#connection.call("run", [inputs]);
   }
 
-  /** Return a stream, which remembers what it has seen. */
   stream() {
     return new Stream(this.#connection);
   }
 
-  /** Answer a conversation, token by token. */
   chat(messages, options = {}) {
     return this.#tokens(messages, options);
   }
 
-  /** Continue a text, or token ids. */
   generate(prompt, options = {}) {
     return this.#tokens(prompt, options);
   }
 
-  /** Return the logits behind a prompt. */
   logits(prompt) {
     return this.#connection.call("logits", [prompt]);
   }
 
-  /** Return the token ids of a text, or of messages. */
   encode(prompt, template = {}) {
     return this.#connection.call("encode", [prompt, template]);
   }
 
-  /** Return the text of token ids. */
   decode(ids) {
     return this.#connection.call("decode", [ids]);
   }
 
-  /** Return the vector of a text, or of each of several. */
   embed(texts, options = {}) {
     return this.#connection.call("embed", [texts, options]);
   }
 
-  /** Return the scores of a text's classes, or of each of several. */
   classify(texts) {
     return this.#connection.call("classify", [texts]);
   }
 
-  /** See `learner.js` and `neat/population.js`. */
   async learner() {
     return new (await this.#load("learner.js")).Learner(this);
   }
@@ -106,22 +97,18 @@ class Model {
     return import(this.#addresses[name] ?? new URL(name, import.meta.url).href);
   }
 
-  /** Write numbers to a buffer of the network. */
   write(buffer, values, offset = 0) {
     return this.#connection.call("write", [buffer, values, offset]);
   }
 
-  /** Run programs of the network, in order. */
   submit(...programs) {
     return this.#connection.call("submit", [programs]);
   }
 
-  /** Return bytes of a buffer of the network, as an ArrayBuffer. */
   read(buffer, { offset = 0, bytes = undefined } = {}) {
     return this.#connection.call("read", [buffer, offset, bytes]);
   }
 
-  /** Free the GPU's memory and end the worker. */
   async close() {
     this.#connection.fail(new EngineError("The network is closed.", "Load it again."));
   }

@@ -4,7 +4,7 @@ import { adapterInfo, chooseVariant, requestAdapter, requestDevice } from "./ada
 import { Readback, createBuffers, lostError, writeBytes, writeInline, writePiece } from "./buffers.js";
 import { Calls } from "./calls.js";
 import { EngineError, InputError } from "./errors.js";
-import { checkBuffers, checkFileName, checkNetwork } from "./network_file.js";
+import { checkBuffers, checkFileName, checkNetwork, foreseen } from "./network_file.js";
 import { Pipelines } from "./pipelines.js";
 import { Programs } from "./replay.js";
 import { Sequences } from "./sequences.js";
@@ -22,12 +22,13 @@ export async function openMachine(source, { addresses = {}, hide = [] } = {}, em
     if (signal.aborted) throw signal.reason ?? new DOMException("Loading was cancelled.", "AbortError");
   };
   emit({ stage: "start", loaded: 0, total: 0 });
-  const [network, adapter] = await Promise.all([source.json().then(checkNetwork), requestAdapter()]);
-  stopIfAsked();
-  const variant = chooseVariant(network.variants, adapter, hide);
-  checkBuffers(variant, network.pieces);
-  const device = await requestDevice(adapter, variant.needs);
+  let device = null;
   try {
+    const [network, adapter] = await Promise.all([source.json().then(checkNetwork), requestAdapter()]);
+    stopIfAsked();
+    const variant = chooseVariant(network.variants, adapter, hide);
+    checkBuffers(variant, network.pieces);
+    device = await requestDevice(adapter, variant.needs);
     const machine = new Machine(device, network, variant, await createBuffers(device, variant), adapterInfo(adapter, hide));
     writeInline(device, variant, machine.buffers);
     const total = network.pieces.reduce((sum, piece) => sum + piece.bytes, 0);
@@ -49,8 +50,8 @@ export async function openMachine(source, { addresses = {}, hide = [] } = {}, em
     emit({ stage: "ready", loaded: total, total });
     return machine;
   } catch (error) {
-    device.destroy();
-    throw error;
+    device?.destroy();
+    throw foreseen(error);
   }
 }
 
@@ -196,7 +197,11 @@ export class Machine {
   async call(method, args, emit, signal) {
     this.check();
     if (!Object.hasOwn(this.methods, method)) throw new InputError(`There is no method ${method}.`);
-    return this.methods[method](args, emit, signal);
+    try {
+      return await this.methods[method](args, emit, signal);
+    } catch (error) {
+      throw foreseen(error);
+    }
   }
 
   /** Run one thing at a time: all share the same buffers. */

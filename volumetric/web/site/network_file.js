@@ -18,6 +18,12 @@ export function wrong(what) {
 const isObject = value => typeof value === "object" && value !== null && !Array.isArray(value);
 export const isWhole = (value, least = 0, most = Number.MAX_SAFE_INTEGER) => Number.isSafeInteger(value) && value >= least && value <= most;
 
+/** An error of something that no check of network.json foresees, as one of the engine. */
+export function foreseen(error) {
+  const own = error instanceof TypeError || error instanceof RangeError || error instanceof SyntaxError;
+  return own ? wrong(`something in it is not as the format has it (${error.message})`) : error;
+}
+
 /** Return the parsed network.json, or raise `FormatError`. */
 export function checkNetwork(network) {
   if (!isObject(network) || network.format !== FORMAT) throw new FormatError("This is not a network.json of volumetric.", AGAIN);
@@ -30,7 +36,7 @@ export function checkNetwork(network) {
   for (const name of SECTIONS[network.kind] ?? []) if (!isObject(network[name])) throw wrong(`a network of the kind ${network.kind} needs ${name}`);
   checkList(network.pieces, "pieces", checkPiece);
   checkList(network.modules, "modules", text => typeof text === "string");
-  checkList(network.variants, "variants", isObject);
+  checkList(network.variants, "variants", one => isObject(one) && isObject(one.programs) && isObject(one.needs ?? {}));
   if (!network.variants.length) throw wrong("there are no variants");
   for (const group of ["inputs", "outputs"]) {
     if (!isObject(network[group])) throw wrong(`${group} must be an object`);

@@ -1,5 +1,6 @@
 // Pipelines of a variant: each compiled once, all that are asked for in parallel.
 
+import { lostError } from "./buffers.js";
 import { FormatError } from "./errors.js";
 import { isWhole, wrong } from "./network_file.js";
 
@@ -49,6 +50,8 @@ export class Pipelines {
         compute: { module: this.#module(module), entryPoint: "main" },
       });
     } catch (error) {
+      const gone = await Promise.race([this.#device.lost, new Promise(resolve => setTimeout(resolve, 500, null))]);
+      if (gone) throw lostError(gone.message);
       throw new FormatError(`This browser's GPU refuses the kernel “${label}”: ${error.message}`, "Update the browser and the GPU's driver, or export the network again with a newer volumetric.");
     }
   }
