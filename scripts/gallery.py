@@ -91,7 +91,7 @@ def _trained(name: str, config: str, *flags: str) -> Callable[[Path], str]:
 
 
 PAGES = {
-    "xor": GalleryPage("XOR", "a champion of NEAT as one file: its output over the plane", _evolved("xor"), single=True),
+    "xor": GalleryPage("XOR", "a champion of NEAT: its output over the plane", _evolved("xor"), single=True),
     "cartpole": GalleryPage(
         "CartPole", "a champion that balances a pole; shove it", _evolved("cartpole"),
         needs=("gymnasium", "volumetric-engine[rl]"), single=True,
@@ -126,7 +126,9 @@ def build(names: list[str]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             source = page.make(Path(folder))
             flags = ("--single-file",) if page.single else ()
-            _run("export", source, str(out), "--web", "--title", page.title, "--licence", page.licence, "--quiet", *flags)
+            _run(
+                "export", source, str(out), "--web", "--title", page.title, "--licence", page.licence, "--quiet", *flags
+            )
     (GALLERY / "index.html").write_text(_index(), "utf-8")
     print(f"{GALLERY}: look at it with python -m http.server -d {GALLERY}")
 
@@ -139,10 +141,10 @@ def _index() -> str:
             lines.append(f'<li><a href="{target}">{html.escape(page.title)}</a>: {html.escape(page.what)}</li>')
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src \'unsafe-inline\'">\n'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>Networks in the browser</title>\n'
-        "<style>:root { color-scheme: light dark; } body { font: 1.0625rem/1.7 system-ui, sans-serif; max-width: 42rem; "
-        "margin: 3rem auto; padding: 0 1rem; } h1 { font-size: 1.5rem; }</style>\n"
+        "<style>:root { color-scheme: light dark; } body { font: 1.0625rem/1.7 system-ui, sans-serif; "
+        "max-width: 42rem; margin: 3rem auto; padding: 0 1rem; } h1 { font-size: 1.5rem; }</style>\n"
         "<h1>Networks in the browser</h1>\n<p>Each page runs its network on your GPU.</p>\n<ul>\n"
         + "\n".join(lines)
         + "\n</ul>\n</html>\n"

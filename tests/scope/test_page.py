@@ -96,6 +96,4 @@ def test_scripts_come_after_those_that_they_import():
     page = scope_page(ScopeDocument(title="", source="", views=(ScopeView(kind="scene", name="a", label="", data={}),)))
     texts = page.split('data-module="')[1:]
     assert [text.partition('"')[0] for text in texts] == names
-    assert all(
-        'from "./' not in text and 'from "../' not in text for text in texts if not text.startswith("vendor/")
-    )
+    assert all('from "./' not in text and 'from "../' not in text for text in texts if not text.startswith("vendor/"))

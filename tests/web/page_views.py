@@ -53,14 +53,14 @@ class WebPages:
 
     def click(self, selector: str) -> None:
         """Click an element, wherever the page must be scrolled to."""
-        self.page.value(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        self.page.value(
+            f"document.querySelector({selector!r}).scrollIntoView({{block: 'center', behavior: 'instant'}})"
+        )
         self.page.click(selector)
 
     def press(self, label: str) -> None:
         """Press the button with a text."""
-        self.page.value(
-            f"[...document.querySelectorAll('button')].find(one => one.textContent === {label!r}).click()"
-        )
+        self.page.value(f"[...document.querySelectorAll('button')].find(one => one.textContent === {label!r}).click()")
 
     def end(self) -> None:
         """Leave the page; fails if it has reported errors."""

@@ -63,7 +63,9 @@ def test_numbers_in_and_out_by_sliders_and_in_a_table(pages: WebPages, tmp_path:
     page.value("document.querySelector('.paste').closest('details').open = true")
     page.value("document.querySelector('.paste textarea').value = '0, 0, 0, 0\\n1 2 3 4'")
     pages.click(".paste button")
-    pages.wait("document.querySelectorAll('td.out').length === 4 && document.querySelector('td.out').textContent !== '…'")
+    pages.wait(
+        "document.querySelectorAll('td.out').length === 4 && document.querySelector('td.out').textContent !== '…'"
+    )
     table = np.reshape([float(text) for text in texts(page, "td.out")], (2, 2))
     assert np.allclose(table, [bias, weights @ [1, 2, 3, 4] + bias], rtol=1e-3)
     page.value("document.querySelector('.paste textarea').value = '1 2 x 4'")
@@ -96,9 +98,7 @@ def test_one_file_streams_without_a_server(pages: WebPages, tmp_path: Path) -> N
             "damaged",
             marks=pytest.mark.thorough,
         ),
-        pytest.param(
-            lambda network: network | {"inputs": 5}, "inputs must be an object", marks=pytest.mark.thorough
-        ),
+        pytest.param(lambda network: network | {"inputs": 5}, "inputs must be an object", marks=pytest.mark.thorough),
     ],
 )
 def test_a_damaged_export_says_what_is_wrong(pages: WebPages, tmp_path: Path, damage, sentence) -> None:
@@ -170,6 +170,39 @@ def test_a_champion_of_xor_in_one_file(pages: WebPages, xor_run: Path, tmp_path:
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["rows", "ticks"])
+def test_everything_has_a_name_and_fits(pages: WebPages, tmp_path: Path, kind: str) -> None:
+    network = dense_network(tmp_path, np.random.default_rng(0))[0] if kind == "rows" else ticking_network(tmp_path)
+    page = pages.open(add_page(tmp_path, network, paused=True))
+    if kind == "rows":
+        pages.press("Add a random row")
+    page.call("Accessibility.enable")
+    nodes = [node for node in page.call("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
+    asked = ("button", "slider", "spinbutton", "textbox", "combobox", "DisclosureTriangle", "image", "region", "list")
+    named = [node for node in nodes if node["role"]["value"] in asked]
+    assert len(named) >= 8
+    assert all(node["name"]["value"] for node in named), named
+    for width in (320, 390, 1280):
+        for scheme in ("light", "dark"):
+            page.picture(width, 800, scheme)
+            assert page.value("document.documentElement.scrollWidth <= innerWidth"), width
+
+
+@pytest.mark.thorough
+def test_a_lost_gpu_is_told(pages: WebPages, tmp_path: Path) -> None:
+    page = pages.open(add_page(tmp_path, dense_network(tmp_path, np.random.default_rng(0))[0]))
+    page.call("Emulation.clearDeviceMetricsOverride")
+    browser = {key: page._session.pop(key) for key in list(page._session)}
+    try:
+        page.call("Browser.crashGpuProcess")
+    finally:
+        page._session.update(browser)
+    pages.wait("document.querySelector('[role=alert]') !== null")
+    assert "Load again" in page.value("document.querySelector('[role=alert]').textContent")
+    page.forget_complaints()
+
+
+@pytest.mark.thorough
 def test_an_image_is_drawn(pages: WebPages, tmp_path: Path) -> None:
     network = sequential(64, 10)
     params = initialise(network, seed=1)
@@ -220,7 +253,9 @@ def test_a_pole_is_balanced(pages: WebPages, tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_a_conversation(pages: WebPages, tmp_path: Path) -> None:
     model = loaded_letters(next_letter_logits())
-    template = ChatTemplate({"default": "{% for m in messages %}{{ m.content }}{% endfor %}" + "{# " + HOSTILE + " #}"}, {}, "x")
+    template = ChatTemplate(
+        {"default": "{% for m in messages %}{{ m.content }}{% endfor %}" + "{# " + HOSTILE + " #}"}, {}, "x"
+    )
     save_web(dataclasses.replace(model, chat_template=template), tmp_path / "page", title=HOSTILE)
     page = pages.open(tmp_path / "page")
     page.write("ab")

@@ -1,7 +1,7 @@
 """HTML pages with all their scripts, styles and data in one text, which load nothing from elsewhere.
 
 Scripts are ES modules of package data. They stand in the page as inert texts, and ``page_parts/loader.js`` makes an
-address for each, so the page also opens from a file; a Content-Security-Policy runs that loader alone and what it makes.
+address for each, so the page also opens from a file. A Content-Security-Policy allows that loader and what it makes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def inline_page(
     data : name → JSON text, in elements with these ids
     blobs : bytes, each in an element ``script[data-blob]`` as base64
     metas : name → content of further meta elements
-    packed : write scripts and data as one gzip archive; ``start`` gets {modules, texts} as its second argument
+    packed : write scripts, styles and data as one gzip archive, which ``start`` gets as its second argument:
+        {modules, texts, style}
     connect : what scripts may fetch, as a policy's ``connect-src``
     """
     loader = page_part("loader.js")
@@ -89,17 +90,18 @@ def inline_page(
         f"img-src data: blob:; media-src blob:; connect-src {connect}; form-action 'none'; base-uri 'none'"
     )
     extra = "".join(f'<meta name="{name}" content="{html.escape(text)}">\n' for name, text in (metas or {}).items())
-    contents = _archive(linked, data) if packed else _texts(data)
+    contents = _archive(linked, data, style) if packed else _texts(data)
     contents += "".join(
         f'<script type="text/plain" data-blob="{i}">{base64.b64encode(blob).decode()}</script>\n'
         for i, blob in enumerate(blobs)
     )
     contents += "" if packed else _modules(linked)
+    styled = "" if packed else f"<style>{style}</style>\n"
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{extra}'
-        f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n<body>\n"
+        f"<title>{html.escape(title)}</title>\n{styled}<body>\n"
         f"<noscript>This page needs JavaScript.</noscript>\n{body}\n{contents}"
         f"<script>{loader}</script>\n</body>\n</html>\n"
     )
@@ -124,9 +126,9 @@ def _script_text(name: str, folder: Traversable) -> str:
     raise SpecError(f"there is no script {name}")
 
 
-def _archive(modules: Sequence[tuple[str, str]], data: Mapping[str, str]) -> str:
-    """Return an element with all scripts and data, compressed."""
-    text = json.dumps({"modules": modules, "texts": data}, ensure_ascii=False, separators=(",", ":"))
+def _archive(modules: Sequence[tuple[str, str]], data: Mapping[str, str], style: str) -> str:
+    """Return an element with all scripts, data and styles, compressed."""
+    text = json.dumps({"modules": modules, "texts": data, "style": style}, ensure_ascii=False, separators=(",", ":"))
     packed = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
     return f'<script type="text/plain" data-archive>{packed}</script>\n'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,7 @@ from volumetric.base.errors import VolumetricError
 _CONFIG: Final = "config.toml"
 _MOST_SAMPLES: Final = 400
 CARTPOLE: Final = "CartPole-v1"
-_CARTPOLE_NAMES: Final = {"inputs": ("position", "speed", "angle", "angular speed")}
+_CARTPOLE_INPUTS: Final = ("position", "speed", "angle", "angular speed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class EvolvedTask:
     samples: tuple[tuple[tuple[float, ...], float], ...] = ()
 
 
-def task_beside(source: str | Path) -> EvolvedTask | None:
+def task_beside(source: str | os.PathLike[str]) -> EvolvedTask | None:
     """Return the task of a run's champion: of a run's directory, or of a file or model in it; None: not of a run."""
     path = Path(source)
     for folder in (path, path.parent):
@@ -42,7 +43,7 @@ def task_beside(source: str | Path) -> EvolvedTask | None:
     return None
 
 
-def champion_of(source: str | Path) -> Path:
+def champion_of(source: str | os.PathLike[str]) -> Path:
     """Return the file of the champion of a run's directory; any other source as it is."""
     path = Path(source)
     champion = path / "champion.json"
@@ -56,17 +57,15 @@ def _read_task(config: Path) -> EvolvedTask | None:
         job = read_job(config)
         problem: Any = job.problem
         kind = problem.get("kind", "") if isinstance(problem, dict) else problem
-        names = {"inputs": tuple(job.names.inputs), "outputs": tuple(job.names.outputs)}
-        if kind == "gym":
-            environment = str(problem.get("id", ""))
-            return EvolvedTask(environment=environment, **(_CARTPOLE_NAMES if environment == CARTPOLE else {}) | _set(names))
-        return EvolvedTask(samples=_samples(open_problem(job)), **names)
+        inputs, outputs = tuple(job.names.inputs), tuple(job.names.outputs)
+        if kind != "gym":
+            return EvolvedTask(inputs=inputs, outputs=outputs, samples=_samples(open_problem(job)))
+        environment = str(problem.get("id", ""))
+        if environment == CARTPOLE:
+            inputs = inputs or _CARTPOLE_INPUTS
+        return EvolvedTask(environment=environment, inputs=inputs, outputs=outputs)
     except (VolumetricError, OSError):
         return None  # the page only lacks names and samples
-
-
-def _set(names: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    return {role: some for role, some in names.items() if some}
 
 
 def _samples(problem: Any) -> tuple[tuple[tuple[float, ...], float], ...]:

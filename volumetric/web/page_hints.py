@@ -10,8 +10,13 @@ from volumetric.base.errors import SpecError
 from volumetric.web.evolved_task import CARTPOLE, EvolvedTask
 
 FOR_KIND: Final[Mapping[str, str]] = {
-    "rows": "numbers", "sequences": "numbers", "stream": "stream", "ticks": "stream", "language": "chat", "encoder": "similarity",
-}  # fmt: skip
+    "rows": "numbers",
+    "sequences": "numbers",
+    "stream": "stream",
+    "ticks": "stream",
+    "language": "chat",
+    "encoder": "similarity",
+}
 """Kind of network → view, unless another one fits better."""
 VIEWS: Final = frozenset({*FOR_KIND.values(), "field", "image", "cartpole", "learn_digits", "neat"})
 """Names of the page's views."""
@@ -78,7 +83,7 @@ def genome_drawing(genome: Any, task: EvolvedTask | None = None) -> dict[str, An
 
     columns = node_columns(genome)
     wide, out = genome.interface.inputs, genome.interface.outputs
-    last = max(max(columns.values()), 1)
+    last = max(*columns.values(), 1)
     members: dict[int, list[int]] = {}
     for node, column in sorted(columns.items()):
         members.setdefault(column, []).append(node)

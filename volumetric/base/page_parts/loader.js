@@ -10,6 +10,7 @@
     const archive = document.querySelector("script[data-archive]"), addresses = {};
     const standing = [...document.querySelectorAll("script[data-module]")].map(one => [one.dataset.module, one.textContent]);
     const packed = archive ? await unpacked(archive.textContent) : null;
+    if (packed) document.head.append(Object.assign(document.createElement("style"), { textContent: packed.style }));
     for (const [name, text] of packed?.modules ?? standing) {
       const linked = text.replace(/"@page\/([^"]+)"/g, (whole, other) => JSON.stringify(addresses[other]));
       addresses[name] = URL.createObjectURL(new Blob([linked], { type: "text/javascript" }));

@@ -44,7 +44,7 @@ export function answers(network) {
       const words = [];
       for (const { port, names, rows } of parts) {
         const values = meaning(network, port, outputs[port]), classes = areClasses(network, port);
-        const low = Math.min(0, ...values), high = Math.max(classes ? 1e-9 : 1, ...values), span = high - low;
+        const low = Math.min(0, ...values), high = Math.max(1, ...values), span = high - low;
         const best = values.indexOf(Math.max(...values));
         rows.forEach(({ fill, value, element: row }, i) => {
           const from = (Math.min(0, values[i]) - low) / span, to = (Math.max(0, values[i]) - low) / span;

@@ -18,6 +18,7 @@ export function asRows(model) {
   };
   const port = (width, one) => ({ ...Object.values(one)[0], shape: [width] });
   return {
+    lost: model.lost,
     info: { ...info, kind: "rows", inputs: { input: port(inputs, info.inputs) }, outputs: { output: port(outputs, info.outputs) } },
     run({ input }) {
       const rows = Array.from({ length: input.length / inputs }, (_, r) => [...input.subarray(r * inputs, (r + 1) * inputs)]);

@@ -46,12 +46,13 @@ export async function start(addresses = {}, packed = null) {
     stage.replaceChildren();
     stage.className = `stage-${kind}`;
     foot.append(about(network));
+    model.lost?.then(app.fail);
     await view.show(stage, model, app);
     document.documentElement.dataset.shown = kind;
   } catch (error) {
     console.warn(error);
     stage.replaceChildren();
-    alerts.replaceChildren(h("div", { class: "error", role: "alert" }, sentence(error)));
+    app.fail(error);
     document.documentElement.dataset.failed = "true";
   }
 }
