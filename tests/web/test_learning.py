@@ -144,7 +144,9 @@ def test_weights_that_are_stored_stacked_come_back(engine: EnginePage) -> None:
 def test_what_an_update_does_not_take_is_refused(engine: EnginePage) -> None:
     network = volumetric.sequential(2, 3)
     config = TrainConfig(loss=CrossEntropy(), optimiser=SGD(lr=0.5))
-    export(LearnerNetwork(network, initialise(network, seed=1), config, (2,)), engine.folder / "learner", variants=PLAIN)
+    export(
+        LearnerNetwork(network, initialise(network, seed=1), config, (2,)), engine.folder / "learner", variants=PLAIN
+    )
     got = engine.run(
         """
         const m = await engine.load(net + "learner/"), l = await m.learner(), refusals = [];

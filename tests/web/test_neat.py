@@ -18,7 +18,7 @@ from volumetric.web.neat_population import NeatPopulation
 
 _ROWS = np.array([[0, 0], [1, 0], [0, 1], [1, 1]], np.float64)
 _BREED = """
-const {Population} = await import(engineUrl + "neat/population.js");
+const {default: Population} = await import(engineUrl + "neat/population.js");
 const p = new Population(null, {problem: {inputs: 2, outputs: 2, goal: 99}, seed, config, genomes: first});
 const seen = [];
 for (const [generation, told] of fitness.entries()) {
