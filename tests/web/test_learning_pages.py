@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,7 +12,9 @@ import volumetric
 from tests.serve.chromium import Page
 from tests.web.engine_page import EnginePage
 from tests.web.page_views import WebPages
+from volumetric.cli import main
 from volumetric.evolution import EvolutionConfig
+from volumetric.loaders.native_checkpoint import NativeFacts, save_native
 from volumetric.network import initialise
 from volumetric.train import SGD, CrossEntropy, TrainConfig
 from volumetric.web.learner_network import LearnerNetwork
@@ -74,3 +79,18 @@ def test_a_population_evolves_in_one_file(engine: EnginePage) -> None:
     best = float(page.value("document.body.innerText.match(/fitness ([\\d.]+) of generation 0/)[1]"))
     assert 4 - ((champion - [0, 1, 1, 0]) ** 2).sum() == pytest.approx(best, abs=2e-3)
     pages.end()
+
+
+def test_the_command_exports_what_goes_on_learning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network = volumetric.sequential(64, 10)
+    facts = NativeFacts(classes=tuple("0123456789"))
+    save_native(tmp_path / "model", network, initialise(network, seed=1), facts=facts)
+    assert main(["export", str(tmp_path / "model"), str(tmp_path / "page"), "--web", "--learn"]) == 0
+    assert "learn_digits" in capsys.readouterr().out
+    written = json.loads((tmp_path / "page" / "network.json").read_text(encoding="utf-8"))
+    assert [one["rows"] for one in written["learner"]["updates"]] == [1, 16]
+    assert written["learner"]["targets"]["output"]["loss"] == "cross_entropy"
+    save_native(tmp_path / "numbers", network, initialise(network, seed=1))
+    assert main(["export", str(tmp_path / "numbers"), str(tmp_path / "other"), "--web", "--learn"]) != 0
+    assert "images of classes" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()

@@ -64,7 +64,7 @@ export interface Info {
   language: { vocabulary: number; context: number; defaults: Record<string, number>; chats: boolean; text: boolean } | null;
   encoder: { tokens: number; prompts: string[]; classes: string[] | null } | null;
   population: Record<string, unknown> | null;
-  learner: Record<string, unknown> | null;
+  learner?: Record<string, unknown>;
 }
 
 export interface Weight {

@@ -85,20 +85,18 @@ class Model {
     return this.#connection.call("classify", [texts]);
   }
 
-  /** See `learner.js` and `neat/population.js`. */
-  async learner() {
-    return new (await this.#load("learner.js")).Learner(this);
+  learner() {
+    return this.#open("learner.js");
   }
 
-  async population(options) {
-    return new (await this.#load("neat/population.js")).Population(this, options);
+  population(options) {
+    return this.#open("neat/population.js", options);
   }
 
-  #load(name) {
-    return import(this.#addresses[name] ?? new URL(name, import.meta.url).href);
+  async #open(name, options) {
+    return new (await import(this.#addresses[name] ?? new URL(name, import.meta.url).href)).default(this, options);
   }
 
-  /** Write numbers to a buffer of the network. */
   write(buffer, values, offset = 0) {
     return this.#connection.call("write", [buffer, values, offset]);
   }

@@ -6,7 +6,7 @@ import { inputsByPort, packedRows, rowsOf } from "./ports.js";
 import { safetensors } from "./safetensors.js";
 
 /** The learner of a loaded network. */
-export class Learner {
+export default class Learner {
   #model;
   #about;
   #first = null;

@@ -4,14 +4,10 @@
 
 const POOL = 4;
 
-/** The words of `SeedSequence(seed, spawn_key=stream).generate_state(count)`. */
-function seedWords(seed, stream, count) {
-  const entropy = [];
-  for (let rest = BigInt(seed); rest > 0n || entropy.length === 0; rest >>= 32n) entropy.push(Number(rest & 0xffffffffn));
-  if (stream.length) {
-    while (entropy.length < POOL) entropy.push(0);
-    entropy.push(...stream);
-  }
+/** The words of `SeedSequence(seed).generate_state(count)`. */
+function seedWords(seed, count) {
+  const entropy = Array.isArray(seed) ? seed : [];
+  for (let rest = BigInt(entropy.length ? 0 : seed); rest > 0n || entropy.length === 0; rest >>= 32n) entropy.push(Number(rest & 0xffffffffn));
   let multiplier = 0x43b0d7e5;
   const hash = value => {
     value = (value ^ multiplier) >>> 0;
@@ -47,9 +43,9 @@ export class RandomStream {
   #counter = 0n;
   #words = [];
 
-  /** @param seed whole numbers, as for `generator` */
-  constructor(seed, ...stream) {
-    const words = seedWords(seed, stream, 4).map(BigInt);
+  /** @param {number | bigint | number[]} seed or its words */
+  constructor(seed) {
+    const words = seedWords(seed, 4).map(BigInt);
     this.#key = [words[0] | (words[1] << 32n), words[2] | (words[3] << 32n)];
   }
 
@@ -64,7 +60,6 @@ export class RandomStream {
     return numberOf(this.takeWord());
   }
 
-  /** The next 64 bits, a bigint. */
   takeWord() {
     if (!this.#words.length) this.#more();
     return this.#words.shift();

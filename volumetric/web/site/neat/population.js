@@ -14,7 +14,7 @@ import { Stream } from "./stream.js";
 const BREEDING = 0; // the stream of breeding, as in generation_run.py
 
 /** A population that evolves. */
-export class Population {
+export default class Population {
   #gpu;
   #ranking = null;
   #improved = 0;
@@ -79,7 +79,7 @@ export class Population {
   /** Replace the evaluated generation with its children. */
   breed() {
     const { config, generation, fitness: score } = this, ranking = this.#ranking;
-    const random = new RandomStream(this.seed, BREEDING, generation + 1);
+    const random = this.#random(generation + 1);
     const parentKey = random.takeWord(), geneKey = random.takeWord();
     const patience = config.species.refocus_after, refocus = patience > 0 && generation - this.#improved >= patience;
     const allowed = breeders(this.species, generation, refocus, config.species);
@@ -111,9 +111,14 @@ export class Population {
     return genomeJson(this.champion.genome, this.problem.inputs, this.problem.outputs);
   }
 
+  /** The numbers of `volumetric.base.rng.generator(seed, BREEDING, …)`: the words of the seed, filled up to four, then the others. */
+  #random(...stream) {
+    return new RandomStream([this.seed >>> 0, Math.floor(this.seed / 2 ** 32), 0, 0, BREEDING, ...stream]);
+  }
+
   /** Minimal genomes with random weights: `pool.py`, `first_pool`, with other random numbers. */
   #first() {
-    const { settings } = this, { inputs, outputs, aggregation } = settings, key = new RandomStream(this.seed, BREEDING).takeWord();
+    const { settings } = this, { inputs, outputs, aggregation } = settings, key = this.#random().takeWord();
     return Array.from({ length: this.config.population }, (_, g) => {
       const stream = new Stream(key, g);
       const nodes = Array.from({ length: outputs }, (_, o) => ({ id: inputs + o, activation: settings.outputActivation, aggregation, bias: fresh("bias", settings, stream) }));
