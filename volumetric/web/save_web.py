@@ -54,6 +54,7 @@ def save_web(
     rows: Sequence[int] = (1, 64),
     context: int | None = None,
     dtype: str | None = None,
+    variants: tuple[str, ...] | None = None,
 ) -> WebPage:
     """Write `source` as a page that runs it on the GPU of whoever opens it. Needs no GPU.
 
@@ -67,7 +68,7 @@ def save_web(
     title : heading of the page; None: the source's name
     licence : licence of the weights, which the page shows; None: what the source's files say
     image : height and width of the image that the network's input is; None: by its shape
-    rows, context, dtype : as for `volumetric.web.export_network`
+    rows, context, dtype, variants : as for `volumetric.web.export_network`
 
     Raises
     ------
@@ -77,7 +78,9 @@ def save_web(
     """
     task = task_beside(source) if isinstance(source, str | os.PathLike) else None
     named = title or (_title_of(source, task) if isinstance(source, str | os.PathLike) else None)
-    options: dict[str, Any] = {"params": params, "title": named, "rows": rows, "context": context, "dtype": dtype}
+    options: dict[str, Any] = {
+        "params": params, "title": named, "rows": rows, "context": context, "dtype": dtype, "variants": variants,
+    }  # fmt: skip
 
     def export(folder: Path) -> dict[str, Any]:
         """Write network.json with the page's hints, and weights; return the former."""
