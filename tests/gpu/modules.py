@@ -23,6 +23,7 @@ from volumetric.devices.gpu.kernels import (
     gemm_tiles,
     matmul,
     matrix_stacks,
+    pool_rows,
     recurrence,
     row_predicate,
     state_space,
@@ -158,6 +159,8 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
     for flag in (False, True):
         yield subgraph_moves.move_state(9, back=flag)
     yield elementwise.keep_largest(width=9, count=2)
+    for pooling in pool_rows.POOLINGS:
+        yield pool_rows.pool_rows(width=9, pooling=pooling, at=3, stride=6, skipped=1, context=64)
     for first in (0, elementwise.MIXED):
         yield elementwise.mix(width=9, branches=6, first=first, count=2)
     yield elementwise.mix(width=9, branches=2, first=0, count=2, weighted=False)

@@ -9,9 +9,12 @@ struct Control {
     pieces: u32,
     near: array<vec4<u32>, NEAR_PAGES / 4u>,
     places: array<vec4<u32>, PLACES>,
-    starts: array<vec4<u32>, PLACES / 4u>,
+    owners: array<vec4<u32>, LISTED_ROWS / 8u>,
+    starts: array<vec4<u32>, LISTED_BLOCKS / 4u>,
 }
 const PLACES: u32 = 512u;
+const LISTED_ROWS: u32 = 4096u;
+const LISTED_BLOCKS: u32 = 1024u;
 const NEAR_PAGES: u32 = 56u;
 const LOWEST: f32 = -0x1.fffffep+127;
 const SMALLEST_NORMAL: f32 = 1.2e-38;

@@ -25,9 +25,10 @@ PARTS: Mapping[str, Sequence[str]] = {
         "tests/gpu/test_block_formats.py",
     ],
     "each layer": ["--quick", "tests/parity/test_parity.py::test_shapes"],
+    "texts": ["--quick", "tests/gpu/test_pooled_texts.py", "tests/gpu/test_whole_pieces.py"],
     "calls": ["tests/gpu/test_greedy.py", "tests/gpu_graph/test_runs.py"],
 }
-LONG = ("each layer", "calls")
+LONG = ("each layer", "texts", "calls")
 """Part of the cross-section → arguments of pytest. `gpu_cases` leaves the tests on GPUs alone.
 
 Weights of types that have no format on GPUs are float32 there.

@@ -135,6 +135,9 @@ def test_cuts_for_matrix_units_outlive_the_process(tmp_path: Path) -> None:
     again = TuningCache("some GPU", tmp_path)
     assert again.cut_of(SHAPE, SHAPE.n, 64, UNITS) == again.cut_of(SHAPE, SHAPE.n, 128, UNITS) == other
     assert again.cut_of(SHAPE, SHAPE.n, 16, UNITS) == choose_cut(SHAPE, 16, UNITS)
+    again.remember_cut(SHAPE, SHAPE.n, 512, other)
+    assert again.cut_of(SHAPE, SHAPE.n, 1024, UNITS) == other
+    assert again.cut_of(SHAPE, SHAPE.n, 4096, UNITS) == choose_cut(SHAPE, 4096, UNITS)
     assert again.tuning_of(SHAPE, SHAPE.n, UNITS) == tune_matvec(SHAPE, SHAPE.n, UNITS)
 
 

@@ -9,6 +9,7 @@ import pytest
 import volumetric
 from volumetric.cli.warmup import prepare
 from volumetric.devices.gpu.executable import GpuExecutable
+from volumetric.devices.gpu.open_gpu import OpenGpu
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 
@@ -18,6 +19,7 @@ def test_no_prompt_compiles_more() -> None:
     with volumetric.load(TINY / "mixtral", device="gpu", context=6) as model:
         prepare(model)
         assert isinstance(model.executable, GpuExecutable)
+        assert isinstance(model.executable.context, OpenGpu)
         compiled = model.executable.context._pipelines
         before = set(compiled)
         for rows in (1, 2, 3, 4):

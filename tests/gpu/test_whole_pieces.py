@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
 from tests.devices import narrowed
 from tests.gpu.harness import assert_close
 from tests.pieces import run_all
-from volumetric.devices.gpu.call_schedule import PLACES, schedule_calls
+from volumetric.devices.gpu.call_schedule import (
+    LISTED_BLOCKS,
+    LISTED_ROWS,
+    PLACES,
+    SequenceSpan,
+    control_words,
+    count_rows,
+    gathered_words,
+    schedule_calls,
+    whole_calls,
+)
 from volumetric.devices.gpu.executable import GpuExecutable
 from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import Embedding, MultiHeadAttention, PositionEmbedding, RMSNorm, Rope
@@ -57,11 +65,31 @@ def test_sequences_share_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pieces_stay_whole() -> None:
-    lengths = [3, PLACES - 4, 2, 900, 1, PLACES]
-    calls = schedule_calls(lengths, 1000, apart=False, whole=True)
+    longer = LISTED_ROWS + 900
+    lengths = [3, LISTED_ROWS - 4, 2, 900, 1, LISTED_ROWS, longer, 7]
+    calls = schedule_calls(lengths, longer, apart=False, whole=True, block=32)
     assert all(len(span) == lengths[span.sequence] for call in calls for span in call)
-    assert sorted(span.sequence for call in calls for span in call) == list(range(len(lengths)))
+    assert [span.sequence for call in calls for span in call] == list(range(len(lengths)))
     sizes = [sum(map(len, call)) for call in calls]
-    assert all(size <= PLACES or len(call) == 1 for size, call in zip(sizes, calls, strict=True))
-    assert all(sum(two) > PLACES for two in pairwise(sizes))
-    assert len(schedule_calls(lengths, 1000, apart=True, whole=True)) == len(lengths)
+    assert sizes == [LISTED_ROWS - 1, 903, LISTED_ROWS, longer, 7]
+    fewer = schedule_calls([900, 1] * 2, 1000, apart=False, whole=True)
+    assert [sum(map(len, call)) for call in fewer] == [901] * 2
+    assert len(schedule_calls(lengths, longer, apart=True, whole=True)) == len(lengths)
+
+
+def test_calls_fit_their_control_block() -> None:
+    assert list(map(len, whole_calls([1] * 1200, LISTED_ROWS, 4))) == [PLACES, PLACES, 1200 - 2 * PLACES]
+    assert list(map(len, whole_calls([9] * 400, LISTED_ROWS, 4))) == [LISTED_BLOCKS // 3, 400 - LISTED_BLOCKS // 3]
+
+
+def test_every_row_finds_its_sequence() -> None:
+    spans = [SequenceSpan(9, 40, 1), SequenceSpan(7, 0, 5), SequenceSpan(8, 3, 33), SequenceSpan(6, 100, 2)]
+    words = control_words(spans, count_rows(spans, 4, singles=True), 4)
+    assert words[:4].tolist() == [41, 1, 2 + 9 + 1, 4]
+    rows = gathered_words(words, range(41))
+    want = [(span.position + i, span.line) for span in spans for i in range(span.rows)]
+    assert [tuple(row) for row in rows[60:].reshape(-1, 4)[:, :2].tolist()] == want
+    starts = words[-LISTED_BLOCKS:][:12]
+    assert [(int(start) & 0xFFFF, int(start) >> 16) for start in starts] == [
+        *((1 + i, 1) for i in (0, 4)), *((6 + i, 6) for i in range(0, 33, 4)), (39, 39),
+    ]  # fmt: skip

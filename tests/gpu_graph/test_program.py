@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.devices import narrowed_graphs
+from tests.devices import narrowed, narrowed_graphs
 from tests.gpu.plain_executor import PlainExecutor
 from tests.gpu_graph.test_products import LARGE
 from tests.graph.agreement import agree
@@ -174,7 +174,7 @@ def test_a_trial_of_which_only_the_size_matters_writes_nothing(name: str) -> Non
 
 def test_the_portable_executor_gives_the_same_bits() -> None:
     fast = narrowed_graphs("native")
-    plain = GpuGraphs(fast.context, PlainExecutor(fast.context))
+    plain = GpuGraphs(fast.context, PlainExecutor(narrowed("native").context))
     case = OP_CASES["gemm-layer"]
     first, second = (device.compile(case_graph(case), device.store()).run(case.inputs)[0] for device in (fast, plain))
     np.testing.assert_array_equal(first, second)

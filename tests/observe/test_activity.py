@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import io
 import json
-import threading
-import urllib.error
-import urllib.request
-import zipfile
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,13 +11,12 @@ import pytest
 
 from tests.devices import device
 from volumetric import Clocked, Coord, Every, Grid, Link, Network, initialise
-from volumetric.base.errors import CheckpointError, ShapeError, SpecError
+from volumetric.base.errors import ShapeError, SpecError
 from volumetric.builders import chain, transformer
 from volumetric.layers import LSTM, Dense
-from volumetric.observe import ActivityServer, Recorder, Recording, record
-from volumetric.observe import activity_server as live_module
-from volumetric.observe.recorder import ActivityFrame
-from volumetric.observe.scene import Scene, SceneEdge, SceneNode, scene_of
+from volumetric.observe import Recorder, record
+from volumetric.observe.frame_blocks import ActivityFrame
+from volumetric.observe.scene import Scene, SceneNode, scene_of
 from volumetric.run.streams import open_stream
 from volumetric.run.streams.stream_chunks import StreamChunk
 
@@ -158,113 +149,6 @@ def test_recordings_have_an_end_and_count_what_comes_later() -> None:
     assert (len(found), found.meta.missed, found.meta.per_row, recorder.tick_count) == (2, 5, 2, 7)
 
 
-def test_files_come_back_as_they_were(tmp_path: Path) -> None:
-    found = record(MACHINES["systolic"], X, params=PARAMS, device="reference", resets=RESETS)
-    found.save(tmp_path / "a.scope")
-    again = Recording.open(tmp_path / "a.scope")
-    assert (again.meta, again.scene) == (found.meta, found.scene)
-    for name in ("ticks", "node", "odd", "fired", "edge", "reset", "scale"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-        assert getattr(again, name).dtype == getattr(found, name).dtype
-    assert again.meters.keys() == {"mean", "odd"}
-    with zipfile.ZipFile(tmp_path / "a.scope") as file:
-        assert sorted(file.namelist()) == ["activity.npz", "meta.json", "scene.json"]
-        assert json.loads(file.read("meta.json"))["format"] == "volumetric.scope"
-    none = record(NETWORK, X[:, :0], params=PARAMS, device="reference")
-    none.save(tmp_path / "b.scope")
-    assert len(Recording.open(tmp_path / "b.scope")) == 0
-    edges = msgspec.structs.replace(
-        found.scene, kind="fabric", edges=(SceneEdge(id=0, source=0, target=2, kind="local"),)
-    )
-    attended = Recording(
-        meta=found.meta, scene=edges, ticks=found.ticks, node=found.node, odd=found.odd, fired=found.fired,
-        edge=np.full((12, 1), 77, np.uint8), reset=found.reset, scale=found.scale,
-    )  # fmt: skip
-    attended.save(tmp_path / "c.scope")
-    assert Recording.open(tmp_path / "c.scope").edge[3, 0] == 77
-
-
-def parts_of(path: Path) -> dict[str, bytes]:
-    with zipfile.ZipFile(path) as file:
-        return {name: file.read(name) for name in file.namelist()}
-
-
-def packed(arrays: dict[str, Any]) -> bytes:
-    made = io.BytesIO()
-    np.savez(made, **arrays)
-    return made.getvalue()
-
-
-def test_hostile_files_are_refused(tmp_path: Path) -> None:
-    record(NETWORK, X, params=PARAMS, device="reference").save(tmp_path / "good.scope")
-    good = parts_of(tmp_path / "good.scope")
-    with np.load(io.BytesIO(good["activity.npz"])) as file:
-        arrays = dict(file)
-    meta, scene = (json.loads(good[name]) for name in ("meta.json", "scene.json"))
-    huge = (
-        np.lib.format.magic(1, 0)
-        + b"\x76\x00"
-        + b"{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 3), }".ljust(117)
-        + b"\n"
-    )
-    lying = io.BytesIO()
-    with zipfile.ZipFile(lying, "w") as file:
-        file.writestr("node.npy", huge)
-    wrong: dict[str, dict[str, bytes]] = {
-        "no scene": {"scene.json": b""},
-        "version": {"meta.json": json.dumps({**meta, "version": 2}).encode()},
-        "deep": {"meta.json": b"[" * 100_000},
-        "role": {"scene.json": json.dumps({**scene, "nodes": [{**scene["nodes"][0], "role": "boss"}]}).encode()},
-        "numbers": {"scene.json": json.dumps({**scene, "nodes": scene["nodes"][::-1]}).encode()},
-        "ends": {"scene.json": json.dumps({**scene, "edges": [{"id": 0, "from": 0, "to": 3, "kind": ""}]}).encode()},
-        "port": {"scene.json": json.dumps({**scene, "ports": {"x": {"node": -1, "direction": "in"}}}).encode()},
-        "far": {
-            "scene.json": json.dumps({**scene, "nodes": [{**n, "at": [1e300, 0, 0]} for n in scene["nodes"]]}).encode()
-        },
-        "fewer nodes": {
-            "scene.json": json.dumps({**scene, "nodes": scene["nodes"][:2], "edges": [], "ports": {}}).encode()
-        },
-        "not npz": {"activity.npz": b"PK nothing"},
-        "header": {"activity.npz": lying.getvalue()},
-        "pickle": {"activity.npz": packed({**arrays, "node": np.array([{}], object)})},
-        "type": {"activity.npz": packed({**arrays, "node": arrays["node"].astype(np.float64)})},
-        "kind": {"activity.npz": packed({**arrays, "node": arrays["t"]})},
-        "shape": {"activity.npz": packed({**arrays, "node": arrays["node"][:, :2]})},
-        "frames": {"activity.npz": packed({**arrays, "t": arrays["t"][:-1]})},
-        "bits": {"activity.npz": packed({**arrays, "odd": arrays["odd"][:, :0]})},
-        "edges": {"activity.npz": packed({**arrays, "edge": np.zeros((12, 9), np.uint8)})},
-        "meter": {"activity.npz": packed({**arrays, "meter.x": np.zeros(3, np.float32)})},
-        "no node": {"activity.npz": packed({name: a for name, a in arrays.items() if name != "node"})},
-    }
-    path = tmp_path / "bad.scope"
-    for name, parts in wrong.items():
-        with zipfile.ZipFile(path, "w") as file:
-            for part, raw in {**good, **parts}.items():
-                file.writestr(part, raw)
-        with pytest.raises(CheckpointError, match=r"bad\.scope") as caught:
-            Recording.open(path)
-        assert str(caught.value), name
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("meta.json", b" " * 3_000_000)
-    with pytest.raises(CheckpointError, match="larger than"):
-        Recording.open(path)
-    whole = (tmp_path / "good.scope").read_bytes()
-    for end in range(0, len(whole), max(1, len(whole) // 40)):
-        path.write_bytes(whole[:end])
-        with pytest.raises(CheckpointError):
-            Recording.open(path)
-    for odd in (tmp_path, tmp_path / "none.scope"):
-        with pytest.raises(CheckpointError):
-            Recording.open(odd)
-    rng = np.random.default_rng(0)
-    for _ in range(100):  # whatever is read of it fits together
-        damaged = bytearray(whole)
-        damaged[rng.integers(len(whole))] ^= 1 << rng.integers(8)
-        path.write_bytes(bytes(damaged))
-        with contextlib.suppress(CheckpointError):
-            assert Recording.open(path).values().shape == (12, 3)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -296,74 +180,6 @@ def frame(t: int) -> ActivityFrame:
 
 def told(line: bytes) -> dict[str, Any]:
     return json.loads(line.removeprefix(b"data: "))
-
-
-def test_viewers_see_the_scene_and_frames_as_they_come() -> None:
-    server = ActivityServer(scene_of_two())
-    try:
-        assert server.address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(f"{server.address}/scene", timeout=10) as page:
-            assert json.load(page)["nodes"][1]["id"] == 1
-        for path in ("/elsewhere", "/"):
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                urllib.request.urlopen(server.address + path, timeout=10)
-        server.push(frame(1))  # nobody looks yet
-        with urllib.request.urlopen(f"{server.address}/ticks", timeout=10) as events:
-            assert events.headers["Content-Type"] == "text/event-stream"
-            assert server.wait_for_viewers(10)
-            for t in (2, 4, 3):
-                server.push(frame(t))
-            lines = [told(line) for line in (events.readline() for _ in range(6)) if line.strip()]
-        assert [(of["t"], of["reset"], of["dropped"], of["scale"]["g"]) for of in lines] == [
-            (2, True, 0, 2), (4, False, 0, 4), (3, False, 0, 4),
-        ]  # fmt: skip
-        assert base64.b64decode(lines[2]["node"]) == bytes([191, 0])
-        assert base64.b64decode(lines[2]["odd"]) == bytes([0b01000000])
-        assert base64.b64decode(lines[2]["fired"]) == bytes([0b10000000])
-        assert base64.b64decode(lines[2]["edge"]) == bytes([128])
-        assert lines[2]["meters"] == {"mean": 1.5, "odd": 1}
-    finally:
-        server.close()
-
-
-def test_a_page_is_answered_where_there_is_one() -> None:
-    server = ActivityServer(scene_of_two(), page="<p>é")
-    try:
-        with urllib.request.urlopen(f"{server.address}/?a", timeout=10) as page:
-            assert page.headers["Content-Type"] == "text/html; charset=utf-8"
-            assert page.read().decode() == "<p>é"
-    finally:
-        server.close()
-
-
-def test_slow_viewers_miss_the_oldest_frames_and_too_many_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "VIEWERS", 1)
-    server = ActivityServer(scene_of_two())
-    held = threading.Event()
-    monkeypatch.setattr(server, "_frames", lambda viewer: held.wait(10) and ActivityServer._frames(server, viewer))
-    try:
-        opened: list[Any] = []
-        reading = threading.Thread(
-            target=lambda: opened.append(urllib.request.urlopen(f"{server.address}/ticks", timeout=10))
-        )
-        reading.start()
-        assert server.wait_for_viewers(10)
-        with pytest.raises(urllib.error.HTTPError, match="503"):
-            urllib.request.urlopen(f"{server.address}/ticks", timeout=10)
-        for t in range(1, 301):
-            server.push(frame(t))
-        assert not server.drained(0)
-        held.set()
-        reading.join(10)
-        [events] = opened
-        first = told(events.readline())
-        assert (first["t"], first["dropped"]) == (45, 44)
-        events.readline()
-        assert told(events.readline())["dropped"] == 0
-        events.close()
-    finally:
-        held.set()
-        server.close()
 
 
 def test_ticks_for_each_row_are_of_clocked_networks() -> None:

@@ -23,6 +23,6 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         for name in ("meta.json", "scene.json"):
             for key in json.loads(file.read(name)):
                 assert f"`{key}`" in TEXT, key
-        with np.load(file.open("activity.npz")) as arrays:
+        with np.load(file.open("blocks/000000.npz")) as arrays:
             for key in arrays.files:
                 assert f"`{key.split('.')[0]}" in TEXT, key

@@ -16,6 +16,7 @@ RUN_BY = {
     "docs/embeddings.md": "test_embeddings_document.py",
     "docs/onnx_read.md": "test_onnx_read_document.py",
     "docs/programs.md": "test_programs_document.py",
+    "docs/scope.md": "test_scope_document.py",
     "docs/stacks.md": "test_stacks_document.py",
     "docs/web.md": "test_web_document.py",
 }

@@ -26,6 +26,6 @@ def browser(_browser: Page) -> Iterator[Page]:
     """A browser with WebGL on the processor; the test fails if a page reports an error."""
     page = _browser
     page.forget_complaints()
-    page.call("Emulation.clearDeviceMetricsOverride")
+    page.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
     yield page
     assert page.complaints() == []

@@ -14,7 +14,7 @@ from PIL import Image, ImageSequence
 
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.observe import Recording
-from volumetric.observe.recording import RecordingMeta
+from volumetric.observe.recording_file import RecordingMeta
 from volumetric.observe.scene import Scene, SceneEdge, SceneNode
 from volumetric.viz import save_film
 from volumetric.viz.activity_film import codes_of, film_gif, levels_of, places_of

@@ -25,7 +25,10 @@ from volumetric.network import OUTPUT, Network, Params, initialise
 from volumetric.run import RunOptions, lower
 from volumetric.run.call_batch import greedy_ids
 from volumetric.web import export_network
+from volumetric.web.export_network import write_folder
 from volumetric.web.replayed_network import ReplayedNetwork
+from volumetric.web.sources import recorded_kind
+from volumetric.web.variants import VARIANTS, WebVariant
 
 SOFTWARE = ("software",)
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -103,6 +106,32 @@ def check_ticks(seed: int, tmp_path: Path) -> None:
         stream.reset()
     assert seen > 0.1, "something has happened"
     found.close()
+
+
+@pytest.mark.parametrize("name", ["mlp", pytest.param("language", marks=pytest.mark.thorough)])
+def test_a_variant_with_subgroups_gives_the_same(name: str, tmp_path: Path) -> None:
+    """That of the size that this GPU has, as GPUs of browsers mostly have 32 lanes and software adapters 4 or 8."""
+    context = narrowed("native").context
+    size = context.caps.subgroup_size
+    if not size:
+        pytest.skip("this GPU has no subgroups of one size")
+    here = WebVariant(label="subgroups here", subgroup_size=size, software=True)
+    network = tiny_llama() if name == "language" else NETWORKS[name]()
+    params = initialise(network, 6)
+    kind = recorded_kind(network, params=params, rows=(1, 4), context=CONTEXT)
+    write_folder(kind, tmp_path / "x", [here, VARIANTS["software"]])
+    found = ReplayedNetwork(tmp_path / "x", context, (size, size))
+    assert found.replay.variant["label"] == "subgroups here"
+    executable = reference(network, params)
+    if name == "language":
+        ids = np.arange(20, dtype=np.int32)
+        found.feed(ids[:-1])
+        near(found.logits(int(ids[-1])), executable.forward(executable.new_state(), ids)[0])
+    else:
+        x = rows_for(network, 3)
+        near(found.call({"input": x})[OUTPUT], executable.forward(executable.new_state(), x, last_only=False))
+    found.close()
+    assert replayed(tmp_path / "x").replay.variant["label"] == "software adapters"
 
 
 @pytest.fixture(scope="module")

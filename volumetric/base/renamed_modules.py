@@ -143,7 +143,7 @@ RENAMED: Final = {
     ),
     "loaders.quantised": "base:quantised_source",
     "network": "weights:weight_store",
-    "observe": "activity:recorder events:layer_events live:activity_server records:observers",
+    "observe": "activity:recorder events:layer_events records:observers",
     "program": "compare:program_diff exported:canvas_export imported:canvas_import wiring:topologies",
     "program.compiling": ("clocks:clock_folding liveness:region_liveness passes:compile_passes report:compile_report"),
     "program.layer": (

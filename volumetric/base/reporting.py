@@ -2,7 +2,8 @@
 
 Events are frozen dataclasses with two class attributes: ``event``, the name of their kind, and ``detail``, their level
 of detail: 0 for events once per run, such as its end, 1 for an epoch or a generation, 2 for events within one.
-``str(event)`` is a line of text for people.
+``str(event)`` is a line of text for people. An event whose class has ``on_request = True`` goes only to reporters
+whose attribute `requests` names it, because it takes time or space.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol, Self, TextIO, TypeAlias, TypeVar
+
+import numpy as np
 
 from volumetric.base.config_tables import build_from_registry
 from volumetric.base.errors import SpecError
@@ -32,7 +35,11 @@ class RunEvent(Protocol):
 
 
 class Reporter(Protocol[E_contra]):
-    """Receives the events of a run. `start` is called first and `close` last, even if the run fails."""
+    """Receives the events of a run. `start` is called first and `close` last, even if the run fails.
+
+    It may also have a method ``end_epoch(state)``, which training calls at the end of every epoch with the weights and
+    samples that it may ask for (`volumetric.train.epoch_end.EpochEnd`).
+    """
 
     def start(self, step: int, epoch: int) -> None:
         """Start after `step` updates, in `epoch`; events that an interrupted run reported beyond `step` come again.
@@ -87,6 +94,8 @@ class _ReporterAdapter:
     def __init__(self, reporter: Any) -> None:
         self.report = getattr(reporter, "report", reporter)
         self._start, self._close = getattr(reporter, "start", None), getattr(reporter, "close", None)
+        self.requests: Iterable[str] = getattr(reporter, "requests", ())
+        self.end_epoch: Callable[[Any], object] | None = getattr(reporter, "end_epoch", None)
 
     def start(self, step: int, epoch: int) -> None:
         """Call the reporter's `start` if it has one."""
@@ -97,6 +106,25 @@ class _ReporterAdapter:
         """Call the reporter's `close` if it has one."""
         if self._close is not None:
             self._close()
+
+
+class StartedReporters:
+    """Passes an event to every reporter that takes it.
+
+    Attributes
+    ----------
+    requests : names of the events on request that a reporter takes
+    """
+
+    def __init__(self, reporters: list[Reporter[Any]]) -> None:
+        self._takers = [(reporter, frozenset[str](getattr(reporter, "requests", ()))) for reporter in reporters]
+        self.requests: frozenset[str] = frozenset[str]().union(*(requests for _, requests in self._takers))
+
+    def __call__(self, event: Any) -> None:
+        """Pass an event on."""
+        always = not getattr(event, "on_request", False)
+        takers = [reporter for reporter, requests in self._takers if always or event.event in requests]
+        call_each(takers, lambda reporter: reporter.report(event))
 
 
 def reporters_of(reporters: Iterable[AnyReporter[Any]]) -> list[Reporter[Any]]:
@@ -142,7 +170,7 @@ def _reporter_text(value: object) -> str:
 
 
 @contextmanager
-def started_reporters(reporters: Iterable[AnyReporter[Any]], step: int, epoch: int) -> Iterator[Callable[[Any], None]]:
+def started_reporters(reporters: Iterable[AnyReporter[Any]], step: int, epoch: int) -> Iterator[StartedReporters]:
     """Start reporters, yield a function that passes an event to all of them, and close them in any case.
 
     Raises
@@ -153,7 +181,7 @@ def started_reporters(reporters: Iterable[AnyReporter[Any]], step: int, epoch: i
     adapted = reporters_of(reporters)
     try:
         call_each(adapted, lambda reporter: reporter.start(step, epoch))
-        yield lambda event: call_each(adapted, lambda reporter: reporter.report(event))
+        yield StartedReporters(adapted)
     finally:
         call_each(adapted, lambda reporter: reporter.close())
 
@@ -220,9 +248,13 @@ class ConsoleReporter:
 
 
 def event_fields(event: Any) -> dict[str, Any]:
-    """Return an event as plain data; non-finite numbers, which JSON cannot hold, become text."""
+    """Return an event as plain data: arrays become lists, and numbers that are not finite, which JSON has not, text."""
+    return {"event": event.event, **{key: event_number(value) for key, value in dataclasses.asdict(event).items()}}
 
-    def plain(value: Any) -> Any:
-        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
-    return {"event": event.event, **{key: plain(value) for key, value in dataclasses.asdict(event).items()}}
+def event_number(value: Any) -> Any:
+    """Return a value of an event as plain data: lists for an array, text for a number that is not finite."""
+    if isinstance(value, np.ndarray):
+        listed = value.tolist()
+        return listed if np.isfinite(value).all() else [event_number(one) for one in listed]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

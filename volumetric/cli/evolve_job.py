@@ -131,7 +131,11 @@ def evolve_opened(job: EvolutionJob, run: Run[Any, Any] | ParetoRun, problem: An
         return evolve_front(job, run, problem, stop, history=home / HISTORY, checkpoint=home / CHECKPOINT)
     done = run.evaluated
     left = job.generations - done
-    reporters: list[Any] = [JsonLines(home / HISTORY), Csv(home / TABLE), EvolutionScreen(job.generations)]
+    reporters: list[Any] = [
+        JsonLines(home / HISTORY, genealogy=job.genealogy),
+        Csv(home / TABLE),
+        EvolutionScreen(job.generations),
+    ]
     reporters += [TensorBoard(home / "tensorboard")] if job.tensorboard else []
     reporters += job.reporters
     team = Workers(job.workers, timeout=job.timeout or None) if job.workers else nullcontext(None)
@@ -296,7 +300,7 @@ def evolve_front(
 ) -> dict[str, Any]:
     """Evolve until the end, or until Ctrl-C, save the front, and return a summary."""
     home, done = job.directory, run.evaluated
-    reporters: list[Any] = [JsonLines(history)]
+    reporters: list[Any] = [JsonLines(history, genealogy=job.genealogy)]
     reporters += [ConsoleReporter(seconds=1.0)] if console.notes_shown() else []
     reporters += [TensorBoard(home / "tensorboard")] if job.tensorboard else []
     reporters += job.reporters

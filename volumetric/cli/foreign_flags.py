@@ -247,7 +247,9 @@ FOREIGN_COMMANDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("save", "to-onnx"), "volumetric convert MODEL model.onnx"),
     **dict.fromkeys(("install", "update", "upgrade"), "pip install --upgrade volumetric-engine"),
     **dict.fromkeys(("info", "summary"), "volumetric inspect MODEL shows its structure"),
-    **dict.fromkeys(("plot", "draw"), "volumetric evolve plot RUN, volumetric program draw FILE, or scope html FILE"),
+    **dict.fromkeys(
+        ("plot", "draw"), "volumetric scope RUN, volumetric evolve plot RUN, or volumetric program draw FILE"
+    ),
     "neat": "volumetric evolve FILE.toml",
     **dict.fromkeys(("init", "create-project", "start"), "volumetric new DIRECTORY writes a project to start from"),
     "lora": "volumetric train FILE.toml trains; --lora PATH adds an adapter saved by PEFT",

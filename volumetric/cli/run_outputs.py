@@ -158,7 +158,7 @@ def check_recording(path: Path) -> None:
 def save_recording(recorder: Recorder, name: str, path: Path, *, per_row: int = 1, device: str = "") -> None:
     """Write a recording, and print its length."""
     recording = recorder.recording(
-        title=f"{name}: {console.plural(len(recorder.frames), 'tick')}", device=device, per_row=per_row
+        title=f"{name}: {console.plural(recorder.frame_count, 'tick')}", device=device, per_row=per_row
     )
     if path.suffix == SUFFIX:
         recording.save(path)

@@ -29,6 +29,7 @@ from volumetric.train import (
     save_overlays,
     train,
 )
+from volumetric.train.epoch_files import SampleReporter, WeightReporter
 from volumetric.train.settings import RunSettings
 from volumetric.train.tensorboard import TensorBoardReporter
 
@@ -40,6 +41,8 @@ def reporters_of(run: RunSettings) -> list[Reporter]:
         (history.jsonl, JsonlReporter(home / "history.jsonl")),
         (history.csv, CsvReporter(home / "history.csv")),
         (history.tensorboard, TensorBoardReporter(home / "tensorboard")),
+        (history.weights, WeightReporter(home / "weights.jsonl")),
+        (history.samples > 0, SampleReporter(home / "samples.jsonl", max(1, history.samples))),
     ]
     return [reporter for chosen, reporter in reporters if chosen] + reporting.reporters_of(run.reporters)
 

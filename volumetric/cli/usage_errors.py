@@ -18,7 +18,7 @@ _LINES: Final[Mapping[str, str]] = {
     "serve": "volumetric serve MODEL --port 8080",
     "embed": 'volumetric embed MODEL "a text"',
     "run": "volumetric run MODEL --in rows.npz",
-    "scope": "volumetric scope record MODEL --in rows.npz --out model.scope",
+    "scope": "volumetric scope MODEL",
     "train": "volumetric train FILE.toml",
     "program": "volumetric program check x.program.json",
     "tasks": "volumetric tasks list",

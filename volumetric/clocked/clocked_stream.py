@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -13,12 +13,14 @@ import numpy as np
 from volumetric.base._typing import Array, F32Array
 from volumetric.base.errors import SpecError
 from volumetric.clocked.machine import Clocked
+from volumetric.clocked.states import wait_key
 from volumetric.clocked.window import Machine
 from volumetric.clocked.window_program import window_graph
 from volumetric.graph.graph_device import HasGraphs
 from volumetric.graph.parameter_stacks import ParameterStack
 from volumetric.graph.program_cache import ProgramCache
 from volumetric.layers import StateSpec
+from volumetric.layers.clock_steps import counters
 from volumetric.network import Params, check_params
 from volumetric.run.kv_value import KvValue
 from volumetric.run.state_file import SavedValues, restore_state, save_state
@@ -56,6 +58,7 @@ class ClockedStream(HasNodeMasks, HasPage):
         self.batch: int = batch
         self.position: int = 0
         self._device = device
+        self._params = params
         self._machine = Machine(clocked, batch)
         self._graphs = device.graphs()
         self._store: Any = self._graphs.store()
@@ -244,10 +247,29 @@ class ClockedStream(HasNodeMasks, HasPage):
         self._buffers.write(self._machine.scatter(values))
         self.position = position
 
-    def migrate(self, clocked: Clocked, params: Params) -> ClockedStream:
+    def change_states(self, change: Callable[[str, Array], Array]) -> None:
+        """Replace all states.
+
+        Parameters
+        ----------
+        change : takes the key and the values ``[batch, …]`` of a state, and returns the new values
+        """
+        self.fill({key: change(key, value) for key, value in self.state().items()}, self.position)
+
+    @property
+    def params(self) -> Params:
+        """Weights of the network."""
+        return self._params
+
+    def migrate(self, clocked: Clocked, params: Params, *, rewired: bool = False) -> ClockedStream:
         """Return independent streams that continue from here on a machine whose fabrics have other nodes.
 
         States and masks of nodes follow the node ids; new nodes start fresh.
+
+        Parameters
+        ----------
+        rewired : links, clocks and layers may differ, too. A state with the same key and shape in both machines
+            continues, others start anew, and so do the counts of clocks that differ
 
         Raises
         ------
@@ -256,13 +278,21 @@ class ClockedStream(HasNodeMasks, HasPage):
         from volumetric.run.streams.migration import migrate_state, state_mappings
 
         stream = ClockedStream(self._device, clocked, params, batch=self.batch)
-        old_states, new_states, values = self._machine.stream_states, stream._machine.stream_states, self.state()
-        for key, (of, to) in state_mappings(self.clocked.network, clocked.network, old_states, new_states).items():
-            shape = new_states[key].shape
-            before = values[key] if key in old_states else np.zeros((self.batch, 0), np.float32)
-            was = old_states[key].shape if key in old_states else shape
-            values[key] = np.stack([migrate_state(value, was, shape, of, to) for value in before])
-        stream.fill({key: values[key] for key in new_states}, self.position)
+        old_states, new_states, before = self._machine.stream_states, stream._machine.stream_states, self.state()
+        ways = state_mappings(self.clocked.network, clocked.network, old_states, new_states, rewired=rewired)
+        changed = {coord for coord, clock in clocked.clocks.items() if clock != self.clocked.clocks.get(coord)}
+        anew = {wait_key(coord, n) for coord in changed for n in range(len(counters(clocked.clocks[coord])))}
+        values: dict[str, Array] = {}
+        for key, spec in new_states.items():
+            if key in ways:
+                was = old_states[key].shape if key in old_states else spec.shape
+                streams = before.get(key, np.zeros((self.batch, 0), np.float32))
+                values[key] = np.stack([migrate_state(value, was, spec.shape, *ways[key]) for value in streams])
+            elif old_states.get(key) == spec and not (rewired and key in anew):
+                values[key] = before[key]
+            else:
+                values[key] = np.full((self.batch, *spec.shape), spec.start, spec.dtype)
+        stream.fill(values, self.position)
         stream._node_masks.values = stream._node_masks.restore(stream._node_masks.masks_after(self._node_masks))
         stream._apply_masks()
         return stream

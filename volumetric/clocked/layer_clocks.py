@@ -13,6 +13,7 @@ from volumetric.base._typing import Array
 from volumetric.clocked.machine import Clocked
 from volumetric.clocked.states import out_key, port_key, stream_states, wait_key
 from volumetric.graph.build import GraphBuilder
+from volumetric.layers.clock import Every
 from volumetric.layers.clock_steps import NumpyClockOps, counters, step
 from volumetric.network.grid import Coord
 
@@ -141,3 +142,25 @@ def firing_layers(
 def _is_nonzero(x: Array) -> Array:
     """Return whether a row has a nonzero number; NaN does not count."""
     return np.asarray(((x > 0) | (x < 0)).any(1, keepdims=True))
+
+
+def layers_fired(clocked: Clocked, read_state: Callable[[str], Array], batch: int) -> Array | None:
+    """Return which layers computed at the last tick, bool ``[layers, streams]``, from the states after it.
+
+    None if a clock depends on more than the number of the tick, so that the states do not say.
+
+    Parameters
+    ----------
+    read_state : returns a state by its key in `stream_states`; there must have been a tick
+    """
+    if any(not isinstance(clock, Every) for clock in clocked.clocks.values()):
+        return None
+    fires = np.ones((len(clocked.network.layers), batch), bool)
+    age = read_state("age")[:, 0] if clocked.start == "wavefront" else None
+    for i, coord in enumerate(clocked.network.layers):
+        if age is not None:
+            fires[i] = age - 1 >= clocked.depths[coord]
+        clock = clocked.clocks.get(coord)
+        if isinstance(clock, Every):  # it counts the ticks until it fires, and began anew if it did
+            fires[i] &= read_state(wait_key(coord, 0))[:, 0] > clock.period - 1.5
+    return fires

@@ -77,6 +77,8 @@ class EvolutionJob:
     timeout : time limit of a genome in seconds, 0: none; needs workers
     checkpoint_every : generations between checkpoints
     tensorboard : also write event files to the directory ``tensorboard``
+    genealogy : also write parents, species, fitness and size of every genome, and the structure of the best, to the
+        history, for pages of the scope
     reporters : names of reporters, or tables with a name under ``kind`` and options; see `base.reporting.reporter`
     room : free slots in each cell of a grid, where layers can be added
     problem : a name, or a table with the name under ``kind`` and options
@@ -101,6 +103,7 @@ class EvolutionJob:
     timeout: float = 0.0
     checkpoint_every: int = 1
     tensorboard: bool = False
+    genealogy: bool = False
     reporters: tuple[Any, ...] = ()
     room: int = 2
     problem: Any = "xor"
@@ -145,6 +148,7 @@ _SCALARS: Final = (
     "timeout",
     "checkpoint_every",
     "tensorboard",
+    "genealogy",
     "reporters",
     "room",
     "fitness",

@@ -40,7 +40,7 @@ from volumetric.evolution.genome import Genome
 from volumetric.evolution.loop import Budget, Stop
 from volumetric.evolution.population import Population
 from volumetric.evolution.problems import Gym, Table
-from volumetric.evolution.reporters import Evaluated, Event
+from volumetric.evolution.reporters import Evaluated, Event, History
 
 FitnessSource: TypeAlias = (
     "Fitness | Problem | str | Mapping[str, Any] | tuple[ArrayLike, ArrayLike] | Callable[[Any], Any]"
@@ -98,6 +98,7 @@ class EvolutionResult:
     history : one event for each generation; ``history["best"]`` lists the best fitness of each
     reason : why the run ended, one of `volumetric.evolution.loop.ENDS`
     population : the run; ``population.evolve(fitness, 50)`` continues it
+    events : all events of the call; with ``genealogy=True`` also who descends from whom
     """
 
     champion: Genome
@@ -106,6 +107,7 @@ class EvolutionResult:
     history: GenerationHistory
     reason: str
     population: Population
+    events: tuple[Event, ...] = ()
 
     @property
     def solved(self) -> bool:
@@ -194,6 +196,7 @@ def evolve(
     budget: Budget | None = None,
     stop: Stop | None = None,
     progress: bool | None = None,
+    genealogy: bool = False,
     **settings: Any,
 ) -> EvolutionResult:
     """Evolve networks of nodes and connections by NEAT, and return the best one.
@@ -215,6 +218,8 @@ def evolve(
         run after this generation; pressed again, at once
     progress : show a line with generation and fitness on stderr; None: on a terminal or in a notebook, if there are no
         `reporters`
+    genealogy : store parents, species, fitness and size of every genome in the result, and how the best ones are built,
+        for pages of the scope: about 50 bytes for each genome of each generation
     **settings : keys of `EvolutionConfig` and of its sections, such as ``fitness_threshold``, ``recurrent``,
         ``activation``, ``add_node``, or whole sections, ``species={"elitism": 3}``. Names of other packages that mean
         the same are accepted, as ``pop_size``
@@ -240,7 +245,7 @@ def evolve(
     if isinstance(config, str | os.PathLike):
         config = EvolutionConfig.load(config)
     run = Population(_config(config, settings, inputs=inputs, outputs=outputs, population=population), seed, first)
-    events: list[Evaluated] = []
+    events = History(genealogy=genealogy)
     text = _GenerationLine(generations)
     lines = progress_lines(progress, text, others=bool(reporters), call="evolve", part=text.part)
     with stop_button(stop) as stop:
@@ -249,20 +254,19 @@ def evolve(
             generations,
             device=device,
             executor=executor,
-            reporters=[
-                *reporters, *lines, lambda event: events.append(event) if isinstance(event, Evaluated) else None
-            ],
+            reporters=[*reporters, *lines, events],
             checkpoint=checkpoint,
             budget=budget,
             stop=stop,
-        )  # fmt: skip
+        )
     return EvolutionResult(
         champion=champion.genome,
         fitness=champion.fitness,
         generation=champion.generation,
-        history=GenerationHistory(events),
+        history=GenerationHistory(events.generations),
         reason=run.ended,
         population=run,
+        events=tuple(events.events),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -27,6 +27,7 @@ from volumetric.evolution.evaluate import (
     evaluate,
 )
 from volumetric.evolution.evolution_config import RunConfig
+from volumetric.evolution.genealogy import GenealogyEvents, Parentage
 from volumetric.evolution.loop import BudgetMeter, Loop
 from volumetric.evolution.reporters import Event, generation_events
 from volumetric.evolution.species import Offspring, Ranking, SpeciesTable, breeders, keep, plan, rank, remember
@@ -90,6 +91,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
             raise SpecError(f"seed must be 0 or more, got {seed}")
         self._ranking: Ranking | None = None
         self._fresh: NDArray[np.bool_] | None = None
+        self._genealogy = GenealogyEvents()
         self.seed: int = fresh_seed() if seed is None else seed
         self.champion: Champion | None = None
         self.hall: tuple[Champion, ...] = ()
@@ -202,7 +204,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
     def continue_with(self, pool: P, generation: int) -> None:
         """Replace the current genomes by `pool` as `generation`, without fitness."""
         self.pool, self.progress = pool, Progress(generation=generation)
-        self._ranking = self._fresh = None
+        self._ranking = self._fresh = self._genealogy.parentage = None
 
     def _prepare(self, fitness: Fitness | Problem) -> None:
         self._adopt(fitness)
@@ -215,8 +217,26 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         self.tell(evaluate(fitness, cohort, executor))
         self._confirm(fitness)
 
-    def _events(self) -> Sequence[Event]:
-        return generation_events(self, self._before)
+    def events(self, requests: Set[str] = frozenset()) -> Sequence[Event]:
+        return [*self._genealogy_events(requests), *generation_events(self, self._before)]
+
+    def _genealogy_events(self, requests: Set[str]) -> Sequence[Event]:
+        fitness = self.progress.fitness
+        if fitness is None or not requests:
+            return ()
+
+        def best() -> tuple[Any, int, float]:
+            champion = self._as_champion(int(self.score.argmax()), fitness)
+            return champion.genome, champion.id, champion.fitness
+
+        species = self.species.ids[self.species.member]
+        return self._genealogy.of_generation(
+            requests, self.generation, fitness, species, lambda: self.sizes_of(self.pool), best
+        )
+
+    def sizes_of(self, pool: P) -> NDArray[np.int64]:
+        """Return `size_of` of each genome of a pool, int64 [genomes, 2]."""
+        return np.array([self.size_of(pool.genome(row)) for row in range(len(pool))], np.int64)
 
     def _before_saving(self, fitness: Fitness | Problem) -> None:
         self.extras = getattr(fitness, "state", dict)()
@@ -299,6 +319,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         picks = ranking.starts + (rng.random(len(ranking.starts)) * ranking.counts).astype(np.int64)
         first_id = (generation + 1) * config.population
         offspring = plan(ranking, allowed, score, first_id, parent_key, config)
+        self._genealogy.parentage = Parentage.of(offspring, generation * config.population + np.arange(len(self.pool)))
         children = self.children_of(offspring, first_id, gene_key)
         self._fresh = offspring.mutates > 0 if self._keeps_clones else None
         representatives = ranking.order[picks[allowed]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
@@ -15,6 +15,7 @@ from volumetric.base.reporting import AnyReporter, started_reporters
 from volumetric.devices.named_devices import AnyDevice
 from volumetric.evolution.activate import GenomePlacement
 from volumetric.evolution.evaluate import Cohort, Problem, Scorer
+from volumetric.evolution.genealogy import GenealogyEvents
 from volumetric.evolution.reporters import Event
 
 F = TypeVar("F")
@@ -86,6 +87,7 @@ class Loop(ABC, Generic[F, R]):
     """
 
     ended: str = ""
+    _genealogy: GenealogyEvents
 
     @property
     @abstractmethod
@@ -108,8 +110,8 @@ class Loop(ABC, Generic[F, R]):
         """Evaluate the genomes of `ask` and tell their fitness."""
 
     @abstractmethod
-    def _events(self) -> Sequence[Event]:
-        """Return the events of the last evaluated generation."""
+    def events(self, requests: Set[str] = frozenset()) -> Sequence[Event]:
+        """Return the events of the last evaluated generation, and of those on request the ones in `requests`."""
 
     @abstractmethod
     def _spent(self, meter: BudgetMeter) -> str:
@@ -172,13 +174,14 @@ class Loop(ABC, Generic[F, R]):
         self._prepare(fitness)
         meter, done = BudgetMeter(budget or Budget(), stop), self.evaluated
         self.ended = ""
+        self._genealogy.begin()
         with started_reporters(reporters, done, done) as tell:
             for step in range(1, generations + 1):
                 cohort = replace(self.ask(), placement=placement)
                 placement.check_genomes(cohort.pool)
                 self._evaluate(fitness, cohort, executor)
                 placement.check_used(fitness)
-                for event in self._events() if reporters else ():
+                for event in self.events(tell.requests) if reporters else ():
                     tell(event)
                 self.ended = self._spent(meter) or ("generations" if step == generations else "")
                 if checkpoint is not None and (step % checkpoint_every == 0 or self.ended):

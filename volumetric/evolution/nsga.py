@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +32,7 @@ from volumetric.evolution.evaluate import (
     results_of,
     takes_random,
 )
+from volumetric.evolution.genealogy import GenealogyEvents, Parentage
 from volumetric.evolution.generation_run import Run
 from volumetric.evolution.genome import Genome
 from volumetric.evolution.loop import BudgetMeter, Loop
@@ -111,7 +112,7 @@ def preference(objectives: ArrayLike) -> NDArray[np.int64]:
 
 
 _STREAM = 3
-_OBJECTIVES, _IDS = "pareto_objectives", "pareto_ids"
+OBJECTIVES, _IDS = "pareto_objectives", "pareto_ids"
 Objectives: TypeAlias = Callable[[Any], Sequence[float]] | Callable[[Any, np.random.Generator], Sequence[float]]
 """From a genome, and optionally its random generator, to several numbers; higher is better."""
 F64Array = NDArray[np.float64]
@@ -168,8 +169,10 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         self._generation = population.generation
         self._children: Any = None
         self._front: tuple[Point, ...] | None = None
-        if _OBJECTIVES in population.extras:
-            self.objectives, self.ids = population.extras[_OBJECTIVES], population.extras[_IDS]
+        self._genealogy = GenealogyEvents()
+        self._born: tuple[Any, F64Array] | None = None
+        if OBJECTIVES in population.extras:
+            self.objectives, self.ids = population.extras[OBJECTIVES], population.extras[_IDS]
             if self.objectives.ndim != 2 or len(self.objectives) != size or self.ids.shape != (size,):
                 raise CheckpointError("the objectives of the checkpoint do not fit its population")
 
@@ -205,7 +208,9 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
             rng = generator(population.seed, _STREAM, generation)
             key = rng.integers(0, 1 << 64, dtype=np.uint64)
             first_id = generation * population.config.population
-            self._children = population.children_of(self._parents(self.objectives, rng), first_id, key)
+            offspring = self._parents(self.objectives, rng)
+            self._genealogy.parentage = Parentage.of(offspring, self.ids)
+            self._children = population.children_of(offspring, first_id, key)
             self._generation = generation
         return self._cohort(self._children)
 
@@ -232,6 +237,7 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         self.failures, self._front = failures, None
         values = self._without_failures(values)
         ids = self.generation * size + np.arange(size)
+        self._born = (population.pool if self._children is None else self._children), values[:, 0].copy()
         if self.objectives is None:
             self.objectives, self.ids = values, ids
             return
@@ -265,7 +271,7 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         """
         if self.objectives is None or self._children is not None:
             raise SpecError("save a run with several objectives between tell() and ask()")
-        self.population.extras = {_OBJECTIVES: self.objectives, _IDS: self.ids}
+        self.population.extras = {OBJECTIVES: self.objectives, _IDS: self.ids}
         self.population.save(path)
 
     def _cohort(self, pool: Any) -> Cohort:
@@ -309,8 +315,10 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         worst = values[~failed].min(axis=0) if fallback is None else fallback
         return np.where(failed[:, None], worst, values)
 
-    def _events(self) -> Sequence[Event]:
+    def events(self, requests: Set[str] = frozenset()) -> Sequence[Event]:
         front = self.front
+        if not front:
+            return ()
         failed = [EvaluationFailed(generation=self.generation, genome=f.genome, reason=f.reason) for f in self.failures]
         evaluated = FrontEvaluated(
             generation=self.generation,
@@ -318,7 +326,17 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
             genomes=tuple(point.id for point in front),
             failures=len(self.failures),
         )
-        return [*failed, evaluated]
+        return [*self._genealogy_events(requests), *failed, evaluated]
+
+    def _genealogy_events(self, requests: Set[str]) -> Sequence[Event]:
+        if self._born is None or not requests:
+            return ()
+        pool, fitness = self._born
+        best = self.front[-1]  # points are in the order of the first objective
+        none, sizes = np.full(len(fitness), -1, np.int64), lambda: self.population.sizes_of(pool)
+        return self._genealogy.of_generation(
+            requests, self.generation, fitness, none, sizes, lambda: (best.genome, best.id, best.objectives[0])
+        )
 
 
 def _evaluate_cohort(

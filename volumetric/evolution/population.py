@@ -106,6 +106,11 @@ class Population(Run[EvolutionConfig, Pool]):
     def size_of(self, genome: Genome) -> tuple[int, int]:
         return genome.hidden, int(genome.connections["enabled"].sum())
 
+    def sizes_of(self, pool: Pool) -> NDArray[np.int64]:
+        used = np.arange(pool.connections.shape[1]) < pool.sizes[:, 1:]
+        enabled = (pool.connections["enabled"] & used).sum(axis=1)
+        return np.stack([pool.sizes[:, 0] - pool.interface.outputs, enabled], axis=1)
+
 
 def _as_wide_as(first: Genome, config: GenomeConfig) -> GenomeConfig:
     """Return `config` with missing widths from a genome."""

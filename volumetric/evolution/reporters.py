@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from volumetric.base.reporting import ConsoleReporter
+from volumetric.evolution.genealogy import REQUESTS, BestGenome, Births
 from volumetric.evolution.species import SpeciesTable
 from volumetric.train.history import CsvReporter, JsonlReporter
 from volumetric.train.tensorboard import TensorBoardReporter
@@ -157,13 +159,21 @@ class FrontEvaluated:
         return f"generation {self.generation}: {len(self.front)} points on the front, best {best}{failed}"
 
 
-Event: TypeAlias = FrontEvaluated | Evaluated | EvaluationFailed | SpeciesFounded | SpeciesEnded | Solved
+Event: TypeAlias = (
+    FrontEvaluated | Evaluated | EvaluationFailed | SpeciesFounded | SpeciesEnded | Solved | Births | BestGenome
+)
 
 
 class History:
-    """Stores all events in memory: ``history.events``, and ``history.generations`` for events of evaluations."""
+    """Stores all events in memory: ``history.events``, and ``history.generations`` for events of evaluations.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    genealogy : also store who descends from whom and how the best genomes are built, see `evolution.genealogy`
+    """
+
+    def __init__(self, *, genealogy: bool = False) -> None:
+        self.requests: tuple[str, ...] = REQUESTS if genealogy else ()
         self.events: list[Event] = []
 
     def start(self, step: int, epoch: int) -> None:
@@ -189,7 +199,13 @@ class JsonLines(JsonlReporter):
     Parameters
     ----------
     path : the file. A new run overwrites it; a resumed run drops later events
+    genealogy : also write who descends from whom and how the best genomes are built, see `evolution.genealogy`: about
+        45 bytes for each genome of each generation
     """
+
+    def __init__(self, path: str | os.PathLike[str], *, genealogy: bool = False) -> None:
+        super().__init__(path)
+        self.requests: tuple[str, ...] = REQUESTS if genealogy else ()
 
     def _is_before(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
         return int(fields["generation"]) < epoch

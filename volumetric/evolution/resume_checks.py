@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FREE: Final = (
     "name", "home", "generations", "output", "device", "workers", "timeout", "checkpoint_every", "tensorboard",
-    "budget", "config", "names",
+    "genealogy",    "budget", "config", "names",
 )  # fmt: skip
 """Fields of a job that may change: duration, device and output; `config` is compared separately."""
 _FIXED: Final = ("population", "algorithm")

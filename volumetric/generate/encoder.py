@@ -14,17 +14,20 @@ from volumetric.generate.hidden_states import HIDDEN
 from volumetric.layers import Embedding
 from volumetric.loaders.encoder_layers import TOKEN_TYPES
 from volumetric.loaders.loaded_model import LoadedModel
-from volumetric.loaders.sentence_modules import PooledHead, Pooling
+from volumetric.loaders.sentence_modules import PooledHead
 from volumetric.loaders.tokenizer import Encoded
 from volumetric.network import INPUT, OUTPUT, Network
-from volumetric.run.device import Device, Executable, RunOptions, SequenceRows, output_of
+from volumetric.run.device import Device, Executable, OutputRows, RunOptions, SequenceRows, output_of
 from volumetric.run.lower import lower
+from volumetric.run.text_pooling import Pooling, PoolsTexts
 
 Rows: TypeAlias = Mapping[str, NDArray[np.int32]]
 """Tokens of a text, and their types if needed, by input name of the network."""
 
 ROWS = 2048
 """Most tokens of a group of texts whose hidden states are in memory at once. The device splits a group into calls."""
+POOLED_ROWS = 1 << 16
+"""The same where the device pools: its calls follow each other without a wait, and hidden states stay there."""
 
 
 class Encoder:
@@ -46,6 +49,9 @@ class Encoder:
                 hint="open the model in Hugging Face format",
             )
         self.executable = executable
+        self._pools: PoolsTexts | None = None
+        if isinstance(executable, PoolsTexts) and executable.can_pool:
+            self._pools = executable
         self.width: int = loaded.network.shapes[loaded.hidden or max(loaded.network.layers)][-1]
         self._types = token_types(loaded.network)
         self._states: list[Any] = []
@@ -58,23 +64,33 @@ class Encoder:
         return rows
 
     def pooled(self, texts: Sequence[Rows], modes: Sequence[Pooling], skipped: int = 0) -> F32Array:
-        """Return a row for each text, ``[n, d · modes]``; see `pool`. Rows are batch-invariant."""
+        """Return a row for each text, ``[n, d · modes]``; see `pool`. On CPUs rows are batch-invariant."""
         rows = np.empty((len(texts), self.width * len(modes)), np.float32)
-        for group in _groups([len(text[INPUT]) for text in texts]):
-            while len(self._states) < len(group):
-                self._states.append(self.executable.new_state())
-            output_names = (self._output,)
-            pieces = [
-                SequenceRows(state, texts[i], "all", output_names)
-                for state, i in zip(self._states, group, strict=False)
-            ]
-            try:
-                for i, outputs in zip(group, self.executable.run(pieces), strict=True):
-                    rows[i] = pool(output_of(outputs, self._output), modes, skipped)
-            finally:
-                for state in self._states[: len(group)]:
-                    state.reset()
+        lengths = [len(text[INPUT]) for text in texts]
+        if self._pools is not None:
+            for group in _groups(lengths, POOLED_ROWS):
+                some = [texts[i] for i in group]
+                rows[group] = self._pools.pool_texts(some, modes, output=self._output, skipped=skipped)
+            return rows
+        last_only = all(mode == "lasttoken" for mode in modes)
+        for group in _groups(lengths, ROWS):
+            some = [texts[i] for i in group]
+            for i, hidden in zip(group, self._hidden_states(some, last_only=last_only), strict=True):
+                rows[i] = pool(hidden, modes, skipped)
         return rows
+
+    def _hidden_states(self, texts: Sequence[Rows], *, last_only: bool = False) -> list[F32Array]:
+        """Return the hidden states of each text: of its last token, or of all."""
+        while len(self._states) < len(texts):
+            self._states.append(self.executable.new_state())
+        states = self._states[: len(texts)]
+        which: OutputRows = "last" if last_only else "all"
+        pieces = [SequenceRows(state, text, which, (self._output,)) for state, text in zip(states, texts, strict=True)]
+        try:
+            return [output_of(outputs, self._output) for outputs in self.executable.run(pieces)]
+        finally:
+            for state in states:
+                state.reset()
 
     def close(self) -> None:
         """Free the resources that the model does not own."""
@@ -109,12 +125,12 @@ def token_types(network: Network) -> int:
     return table.num_embeddings if isinstance(table, Embedding) else 0
 
 
-def _groups(lengths: Sequence[int]) -> Iterator[list[int]]:
+def _groups(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
     """Group indices of texts, longest first: memory grows only once, and texts of a call have similar lengths."""
     group: list[int] = []
     rows = 0
     for i in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
-        if group and rows + lengths[i] > ROWS:
+        if group and rows + lengths[i] > most:
             yield group
             group, rows = [], 0
         group.append(i)

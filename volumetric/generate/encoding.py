@@ -18,7 +18,7 @@ from volumetric.graph.numeric.softmax import softmax
 if TYPE_CHECKING:
     from volumetric.generate.masked_tokens import FilledMask
     from volumetric.generate.text_encoder import TextEncoder
-    from volumetric.loaders.sentence_modules import Pooling
+    from volumetric.run.text_pooling import Pooling
 
 logger: logging.Logger = logging.getLogger(__name__)
 

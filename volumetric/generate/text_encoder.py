@@ -12,9 +12,10 @@ import numpy as np
 from volumetric.base._typing import F32Array
 from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate.encoder import CompiledHead, Encoder, Rows, scaled_to_one
-from volumetric.loaders.sentence_modules import Pooling, SentenceEncoding
+from volumetric.loaders.sentence_modules import SentenceEncoding
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import INPUT
+from volumetric.run.text_pooling import Pooling
 
 if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel

@@ -13,7 +13,8 @@ from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.gguf import GGUFSource
 
 if TYPE_CHECKING:
-    from volumetric.loaders.sentence_modules import Pooling, SentenceEncoding
+    from volumetric.loaders.sentence_modules import SentenceEncoding
+    from volumetric.run.text_pooling import Pooling
 
 OWN: Final = "volumetric.embedding."
 """Prefix of the keys that only this package reads."""

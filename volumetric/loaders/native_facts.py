@@ -8,8 +8,9 @@ from typing import Any
 
 from volumetric.analysis.standardise import Standardisation
 from volumetric.base.errors import CheckpointError, SpecError, VolumetricError
-from volumetric.loaders.sentence_modules import POOLINGS, Pooling
+from volumetric.loaders.sentence_modules import POOLINGS
 from volumetric.network.grid import Coord
+from volumetric.run.text_pooling import Pooling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

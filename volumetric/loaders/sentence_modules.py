@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.graph.numeric.activations import Activation
@@ -19,8 +19,8 @@ from volumetric.loaders.network_builder import CheckpointNetworkBuilder
 from volumetric.loaders.shards import open_safetensors
 from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network, Params
+from volumetric.run.text_pooling import Pooling
 
-Pooling = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
 POOLINGS: Final[tuple[Pooling, ...]] = get_args(Pooling)
 MODULES: Final = "modules.json"
 PROMPTS: Final = "config_sentence_transformers.json"

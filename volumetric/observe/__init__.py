@@ -1,6 +1,5 @@
 """Observers: statistics of every layer's outputs and gradients, to logs, files, windows and HTTP."""
 
-from volumetric.observe.activity_server import ActivityServer as ActivityServer
 from volumetric.observe.firing import Firing as Firing
 from volumetric.observe.firing import Work as Work
 from volumetric.observe.firing import fired as fired
@@ -14,6 +13,6 @@ from volumetric.observe.observers import HttpObserver as HttpObserver
 from volumetric.observe.observers import JsonlObserver as JsonlObserver
 from volumetric.observe.observers import LogObserver as LogObserver
 from volumetric.observe.observers import WindowObserver as WindowObserver
+from volumetric.observe.record_rows import record as record
 from volumetric.observe.recorder import Recorder as Recorder
-from volumetric.observe.recorder import record as record
 from volumetric.observe.recording import Recording as Recording

@@ -100,7 +100,8 @@ class Observer(Protocol):
     """Receives events. It is called between two steps of a computation, so it should be fast.
 
     It may also have a method ``start(step)``, which training calls before its first update. A resumed run repeats the
-    events of updates after `step`.
+    events of updates after `step`. With a method ``wants(step)``, statistics of an update are only computed if it, or
+    another observer, wants them; it may be called several times for an update, before it.
     """
 
     def observe(self, event: LayerEvent) -> None:
@@ -128,6 +129,11 @@ class Watch:
         self._model = model
         self._sums: dict[tuple[Mode, str, str], Stats] = {}
         self._passes = 0
+
+    def is_wanted(self, number: int) -> bool:
+        """Whether an observer wants the statistics of a pass."""
+        wants = (getattr(observer, "wants", None) for observer in self._observers)
+        return any(want is None or want(number) for want in wants)
 
     def add(self, mode: Mode, step: Step, stats: Stats) -> None:
         """Add statistics of a part of the output of `step`, or of its gradient."""

@@ -28,9 +28,13 @@ class LogObserver:
             raise SpecError(f"every must be at least 1, got {every}", hint="every=1 logs every step")
         self._every = every
 
+    def wants(self, step: int) -> bool:
+        """Whether this observer records a step."""
+        return step % self._every == 0
+
     def observe(self, event: LayerEvent) -> None:
         """Log an event."""
-        if event.step % self._every == 0:
+        if self.wants(event.step):
             s = event.stats
             logger.info(
                 "%s %d %s %s: min %.4g, mean %.4g, max %.4g, active %.1f %% of %d",
@@ -79,9 +83,13 @@ class JsonlObserver:
                 f"{self.path} is not a record of layers: {error}", hint="move it away, or write to another file"
             ) from None
 
+    def wants(self, step: int) -> bool:
+        """Whether this observer records a step."""
+        return step % self._every == 0
+
     def observe(self, event: LayerEvent) -> None:
         """Write a line."""
-        if event.step % self._every:
+        if not self.wants(event.step):
             return
         try:
             if self._file is None:

@@ -115,8 +115,12 @@ class CallOutputs:
         places: list[int] = []
         for span in spans:
             part, start = self._parts[span.sequence], self._starts[name][span.sequence]
-            if name in part.outputs:
-                places += (start + (span.start + i if part.output_rows == "all" else 0) for i in part.rows(span))
+            if name not in part.outputs:
+                continue
+            if part.output_rows == "all":
+                places += range(start + span.start, start + span.stop)
+            else:
+                places += [start] * len(part.rows(span))
         return slice(places[0], places[-1] + 1) if places == list(range(places[0], places[-1] + 1)) else places
 
     def store_rows(self, spans: Sequence[RowSpan], outputs: Mapping[str, NDArray[np.float32]]) -> None:

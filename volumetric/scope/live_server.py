@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from volumetric.base.errors import SpecError
 from volumetric.observe.local_server import LocalServer
@@ -15,8 +15,11 @@ from volumetric.scope.document import ScopeDocument, encode_message
 from volumetric.scope.page import scope_page
 
 WAITING: Final = 256
-"""Maximum number of queued messages per viewer; beyond it, the oldest are dropped."""
+"""Maximum number of queued messages per page. Beyond it the oldest frame is dropped, or, without one, the oldest."""
 VIEWERS: Final = 16
+"""Maximum number of pages."""
+FRAME: Final = "frame"
+"""Kind of messages that may be dropped: each shows a moment, and the next one shows another."""
 _QUIET: Final = 5.0  # seconds without a message until a viewer gets a comment, to detect whether it is still connected
 
 
@@ -36,8 +39,45 @@ class LiveSource(Protocol):
         ...
 
 
+@runtime_checkable
+class HasSnapshot(Protocol):
+    """A `LiveSource` that tells a page that connects, or connects again, how things stand."""
+
+    def snapshot(self) -> Sequence[Mapping[str, Any]]:
+        """Return the messages that a page gets before all others, such as one of the kind ``"snapshot"``."""
+        ...
+
+
+class _Waiting:
+    """Queued messages of one page, each with whether it may be dropped."""
+
+    def __init__(self) -> None:
+        self._messages: deque[tuple[str, bool]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._messages)
+
+    def append(self, text: str, *, may_drop: bool) -> None:
+        """Append a message; if there are too many, drop one."""
+        self._messages.append((text, may_drop))
+        if len(self._messages) <= WAITING:
+            return
+        frame = next((i for i, (_, drops) in enumerate(self._messages) if drops), 0)
+        del self._messages[frame]
+
+    def append_first(self, texts: Sequence[str]) -> None:
+        """Insert messages before all others."""
+        self._messages.extendleft((text, False) for text in reversed(texts))
+
+    def take(self) -> str:
+        """Remove the first message and return it; empty if there is none."""
+        return self._messages.popleft()[0] if self._messages else ""
+
+
 class LiveServer:
     """Serves a document, and sends messages of a source to all pages.
+
+    A slow page does not hold up the source: its messages wait in a queue of limited length.
 
     Parameters
     ----------
@@ -52,7 +92,7 @@ class LiveServer:
         self._token = secrets.token_urlsafe(16)
         self._live = live
         self._changed = threading.Condition()
-        self._viewers: list[deque[str]] = []
+        self._viewers: list[_Waiting] = []
         self._closed = False
         page = scope_page(document, live=self._token if live is not None else None)
         self._server = LocalServer(
@@ -71,12 +111,10 @@ class LiveServer:
         with self._changed:
             if not self._viewers:
                 return
-        text = encode_message(message)
+        text, may_drop = encode_message(message), message.get("kind") == FRAME
         with self._changed:
             for waiting in self._viewers:
-                waiting.append(text)
-                if len(waiting) > WAITING:
-                    waiting.popleft()
+                waiting.append(text, may_drop=may_drop)
             self._changed.notify_all()
 
     @property
@@ -91,7 +129,7 @@ class LiveServer:
             return self._changed.wait_for(lambda: bool(self._viewers), seconds)
 
     def close(self) -> None:
-        """Stop what runs, send the queued messages, and stop listening."""
+        """Stop what runs, send the queued messages, and stop listening; pages that do not take them are cut off."""
         if self._live is not None:
             self._live.close()
         with self._changed:
@@ -112,7 +150,7 @@ class LiveServer:
 
     @contextmanager
     def _events(self) -> Iterator[Iterator[str] | None]:
-        waiting: deque[str] = deque()
+        waiting = _Waiting()
         with self._changed:
             full = len(self._viewers) >= VIEWERS
             if not full:
@@ -122,16 +160,20 @@ class LiveServer:
             yield None
             return
         try:
+            if isinstance(self._live, HasSnapshot):
+                first = [encode_message(message) for message in self._live.snapshot()]
+                with self._changed:
+                    waiting.append_first(first)
             yield self._messages(waiting)
         finally:
             with self._changed:
                 self._viewers.remove(waiting)
 
-    def _messages(self, waiting: deque[str]) -> Iterator[str]:
+    def _messages(self, waiting: _Waiting) -> Iterator[str]:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: waiting or self._closed, _QUIET)
                 if self._closed and not waiting:
                     return
-                text = waiting.popleft() if waiting else ""
+                text = waiting.take()
             yield text

@@ -10,7 +10,7 @@ from volumetric.base.notebook_html import PICTURES
 from volumetric.base.scope_pages import PAGES
 from volumetric.clocked import Clocked
 from volumetric.network import Network, Params
-from volumetric.observe.recording import Recording, describe
+from volumetric.observe.recording import Recording
 from volumetric.scope.document import ScopeDocument, ScopeView
 from volumetric.scope.inspection import inspected
 from volumetric.scope.network_view import network_view
@@ -31,7 +31,8 @@ def page_of_views(title: str, *views: ScopeView, source: str = "Python") -> View
 
 def _recording(recording: Recording, other: Recording | None = None, names: Sequence[str] = ()) -> Viewer:
     shown = (recording,) if other is None else (recording, other)
-    return page_of_views(recording.meta.title or describe(recording), recording_view(*shown, names=names))
+    title = recording.meta.title or f"{recording.scene.kind}, {len(recording):,} frames"
+    return page_of_views(title, recording_view(*shown, names=names))
 
 
 def _network(
@@ -41,7 +42,7 @@ def _network(
         return page_of_views(repr(network)[1:-1], network_view(network))
     if rows is None:
         return page_of_views(repr(network)[1:-1], inspected(network_view(network, params), network, params))
-    from volumetric.observe.recorder import record
+    from volumetric.observe.record_rows import record
 
     view = recording_view(record(network, rows, params=params, row=0))
     return page_of_views(repr(network)[1:-1], inspected(view, network, params, rows))

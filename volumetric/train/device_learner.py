@@ -78,7 +78,6 @@ class DeviceLearner:
         self.time: TimeStrategy
         self.credit: CreditStrategy
         self.time, self.credit = _time_and_credit(self.arrays, clocked)
-        self._watched = False
 
     def _stacked(self, arrays: TrainedArrays) -> ParameterStacks:
         """Return the parameters that are stored stacked: those that one launch can read and write together."""
@@ -118,7 +117,8 @@ class DeviceLearner:
 
     def steps(self, batches: Sequence[AnySamples], *, rates: Sequence[float]) -> list[StepReport]:
         """Make one update from each batch; see `SeriesLearner.steps`."""
-        updates = None if self._watched or len(batches) < 2 else self.credit.updates(batches, rates)
+        alone = self.time.unobserved(len(batches))
+        updates = None if alone < 2 else self.credit.updates(batches[:alone], rates[:alone])
         if updates is None:
             return [self.step([as_batch(batches[0])], rate=rates[0])]
         return [
@@ -151,9 +151,8 @@ class DeviceLearner:
     def watch(self, observers: Sequence[Observer]) -> None:
         """Report statistics of every layer, forward and backward, to `observers` from the next update on.
 
-        The device computes statistics in one more run for each batch.
+        The device computes statistics in one more run for each batch, and updates with statistics are submitted alone.
         """
-        self._watched = bool(observers)
         self.time.watch(observers)
 
     def params(self) -> Params:

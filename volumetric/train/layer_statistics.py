@@ -19,9 +19,16 @@ class LayerStatistics:
         self._makes = {step.outputs[0]: step for step in arrays.plan.steps}
         self._watched: dict[tuple[object, ...], tuple[WatchedValue, ...]] = {}
 
+    def unwanted(self, most: int) -> int:
+        """Return how many of the next `most` updates come before one whose statistics an observer wants."""
+        updates = self._arrays.updates
+        return next((ahead for ahead in range(most) if self._watch.is_wanted(updates + 1 + ahead)), most)
+
     def observe(self, ready: Sequence[PreparedBatch[ForwardPass]]) -> None:
         """Collect the statistics of all batches of an update, with the weights before it."""
         self._watch.drop()  # statistics of an update with a fault
+        if self.unwanted(1):
+            return
         for part, one in enumerate(ready):
             program = self._arrays.program("watch", one.of, lambda of=one.of: self._graph(of))
             outputs = program.run([*self._arrays.noise(one.of, part), *one.arrays])

@@ -210,8 +210,9 @@ class SeriesLearner(Protocol):
 
         Returns
         -------
-        At least one report. There are fewer than batches after a fault, which the last one then has, and before a
-        batch that is wrong: the call that begins with it raises its error.
+        At least one report. There are fewer than batches after a fault, which the last one then has, before an update
+        whose statistics an observer wants, and before a batch that is wrong: the call that begins with it raises its
+        error.
         """
         ...
 

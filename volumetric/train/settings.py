@@ -16,6 +16,7 @@ from volumetric.layers.clock import Clock
 from volumetric.network.grid import Coord
 from volumetric.train.coercion import as_loss
 from volumetric.train.modes import Systolic, TargetPropagation
+from volumetric.train.sample_probe import MOST_SAMPLES
 from volumetric.train.training_config import TrainConfig
 
 _OF_EVOLVE: Final = frozenset(
@@ -185,11 +186,20 @@ class HistorySettings:
     Attributes
     ----------
     tensorboard : also write event files in the directory ``tensorboard``
+    weights : also write norms, changes and histograms of the weights at every epoch to ``weights.jsonl``
+    samples : number of samples, at most 24, whose predictions at every epoch are written to ``samples.jsonl``
     """
 
     jsonl: bool = True
     csv: bool = False
     tensorboard: bool = False
+    weights: bool = False
+    samples: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the number of samples."""
+        if not 0 <= self.samples <= MOST_SAMPLES:
+            raise SpecError(f"samples must be in 0 … {MOST_SAMPLES}, got {self.samples}", hint="0 writes none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

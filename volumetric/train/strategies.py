@@ -64,6 +64,10 @@ class TimeStrategy(ABC):
     def watch(self, observers: Sequence[Observer]) -> None:
         """Report statistics of every layer to `observers` from the next update on."""
 
+    def unobserved(self, most: int) -> int:
+        """Return how many of the next `most` updates come before one whose statistics an observer wants."""
+        return most
+
     @abstractmethod
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str | None:
         """Name the first non-finite value in a backprop update, if a layer produced it."""

@@ -176,8 +176,9 @@ def train(
         are slower on a GPU than on the CPU
     dtype : numeric types of the weights, in place of ``config.dtype``
     learner : learner factory, in place of `device`
-    observers : receive statistics of every layer, forward and backward, at every update. An optional method
-        ``start(step)`` receives the number of updates at the start of the run
+    observers : receive statistics of every layer, forward and backward, at every update, or at those that all of
+        them want (see `observe.Observer`). An optional method ``start(step)`` receives the number of updates at the
+        start of the run
     stop : called after every update; true ends the run, with a checkpoint if `checkpoints` is set. So does the stop
         button of a notebook; pressed again, it interrupts at once
     metric : function of the weights, called after every epoch for the history
@@ -259,7 +260,7 @@ def train(
         store=store,
         learner=opened,
         stop=stop or (lambda: False),
-        stops_between=stop is not None or bool(observers),
+        stops_between=stop is not None,
         metric=metric,
         device="auto" if learner is not None else chosen,
     )

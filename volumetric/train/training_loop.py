@@ -7,6 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +20,7 @@ from volumetric.network import OUTPUT, Network
 from volumetric.network.weight_store import Params
 from volumetric.train.data import ArrayData, Batch, Data, SplitData
 from volumetric.train.divergence import DivergedError, largest_entry, odd_entry
+from volumetric.train.epoch_end import EpochEnd
 from volumetric.train.evaluation import Evaluation, judge
 from volumetric.train.latency import warn_of_latency
 from volumetric.train.learner import Learner, SeriesLearner, StepReport, WindowedLearner
@@ -49,7 +51,7 @@ class TrainingLoop:
     stop: Callable[[], bool]
     metric: Callable[[Params], float] | None
     stops_between: bool = False
-    """Whether something is asked or reported between two updates, so that by default each is submitted alone."""
+    """Whether something is asked between two updates, so that by default each is submitted alone."""
     device: AnyDevice = "auto"
     step: int = 0
     begun: bool = False
@@ -70,8 +72,9 @@ class TrainingLoop:
         """Describe the run, if checkpoints are written, and find out how its batches are passed."""
         if isinstance(self.learner, SeriesLearner) and isinstance(training := self._training, ArrayData):
             self.picked = training
-            looks = self.validation, self.metric, self.store
-            self.crosses = self.config.accumulate == 1 and not self.config.accuracy and looks == (None, None, None)
+            looks = self.validation, self.metric, self.store, *self._epoch_readers
+            crossing = self.config.accumulate == 1 and not self.config.accuracy
+            self.crosses = crossing and all(look is None for look in looks)
         if self.store is not None:
             self.description = describe_run(self.network, self.initial_params, self.config, self.data, self.validation)
 
@@ -113,6 +116,12 @@ class TrainingLoop:
             device=self.device,
             seconds=time.perf_counter() - began,
         )
+
+    @property
+    def _epoch_readers(self) -> list[Callable[[EpochEnd], object]]:
+        """Methods of reporters that look at weights and samples at the end of an epoch."""
+        readers = (getattr(reporter, "end_epoch", None) for reporter in self.reporters)
+        return [read for read in readers if read is not None]
 
     @property
     def _training(self) -> Data:
@@ -232,6 +241,20 @@ class TrainingLoop:
         progress.history.append(dataclasses.asdict(event))
         progress.epoch, progress.batch, progress.terms = progress.epoch + 1, 0, {}
         self._report(event)
+        if readers := self._epoch_readers:
+            state = EpochEnd(
+                step=event.step,
+                epoch=event.epoch,
+                last=self._reason() is not None,
+                config=self.config,
+                network=self.network,
+                samples=self.data if self.validation is None else self.validation,
+                held_out=self.validation is not None,
+                params=cache(self.learner.params),
+                outputs=lambda batch: self.learner.measure(batch)[1],
+            )
+            for read in readers:
+                read(state)
 
     def _broken_off(self, reason: str) -> EpochEvent | None:
         """Return the event of an incomplete epoch, only for the result: a resumed run completes the epoch."""

@@ -70,6 +70,9 @@ class WholeTime(TimeStrategy):
         if self._watching is not None:
             self._watching.observe(ready)
 
+    def unobserved(self, most: int) -> int:
+        return most if self._watching is None else self._watching.unwanted(most)
+
     def finish_update(self, batches: Sequence[AnySamples]) -> None:
         if self._watching is not None:
             self._watching.tell()

@@ -130,7 +130,8 @@ def film_gif(recording: Recording, *, rate: float, frames: int) -> bytes:
         max(2, min(72 if scene.kind == "program" or len(places) <= _FEW else 24, _LARGEST // max(wide, high, 1)))
     )
     every = max(1, -(-len(recording) // frames))
-    codes = codes_of(recording, levels_of(recording))[::every]
+    some = recording.select(slice(None, None, every))
+    codes = codes_of(some, levels_of(some))
     groups = np.array(scene.group_of, np.int64) % len(COLOURS)
     ramps = max(1, int(groups.max(initial=0)) + 1)
     steps = min(_SHADES, _MIXED // ramps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from volumetric.devices.gpu.call_schedule import NEAR_PAGES, PLACES
+from volumetric.devices.gpu.call_schedule import LISTED_ROWS, NEAR_PAGES, PLACES
 from volumetric.devices.gpu.executable import GpuExecutable
 from volumetric.devices.gpu.gpu_state import GpuState
 from volumetric.devices.gpu.value_buffers import RowPort
@@ -58,6 +58,7 @@ class CallRecording:
             "buffer": self.writer.name(buffer, f"{self._prefix}control"),
             "block": block,
             "places": PLACES,
+            "owners": LISTED_ROWS // 2,
             "singles": not recordings.whole,
             "line": pages.line,
             "pages": self.executable.pool.control_block_pages(pages)[:NEAR_PAGES],

@@ -18,7 +18,7 @@ FOR_KIND: Final[Mapping[str, str]] = {
     "encoder": "similarity",
 }
 """Kind of network → view, unless another one fits better."""
-VIEWS: Final = frozenset({*FOR_KIND.values(), "field", "image", "cartpole"})
+VIEWS: Final = frozenset({*FOR_KIND.values(), "field", "image", "cartpole", "learn_digits", "neat"})
 """Names of the page's views."""
 _FLAT_IMAGES: Final = {64: (8, 8), 784: (28, 28)}
 """Numbers of inputs of classifiers that are taken for images: of scikit-learn's digits, and of MNIST."""
@@ -48,6 +48,14 @@ def page_hints(
         inputs = {"input": {"shape": [population["inputs"]], "dtype": "float32"}}
         outputs = {"output": {"shape": [population["outputs"]], "dtype": "float32"}}
     hints: dict[str, Any] = {"view": FOR_KIND.get(kind)}
+    if population is not None and "evolution" in population:
+        return {"view": "neat"}
+    if kind == "learner" and len(inputs) == len(outputs) == 1:
+        output = next(iter(outputs.values()))
+        classes = "classes" in next(iter(network["learner"]["targets"].values()))
+        picture = _image(next(iter(inputs.values())), output, image) if classes else None
+        shown = {next(iter(outputs)): {"classes": True, "scores": "logits"}}
+        return hints if picture is None else {"view": "learn_digits", "image": picture, "outputs": shown}
     if kind in ("rows", "sequences", "stream", "ticks"):
         hints["fields"] = {name: _fields(port, task) for name, port in inputs.items()}
         if task is not None and task.outputs and len(outputs) == 1:

@@ -78,7 +78,7 @@ class ReplayedNetwork:
         self.replay.submit([programs[frozenset(rows)]])
         return {name: self._read(port, 1)[0] for name, port in self.manifest["outputs"].items()}
 
-    def feed(self, tokens: Sequence[int]) -> None:
+    def feed(self, tokens: Sequence[int] | NDArray[np.integer]) -> None:
         """Append tokens of a prompt, without logits."""
         language, at = self.manifest["language"], 0
         ids = np.array(tokens, np.int32)
@@ -189,17 +189,14 @@ class ReplayedNetwork:
 
     def _place(self, position: int, count: int) -> None:
         control, rows = self.manifest["calls"]["control"], self._rows(count)
-        places = control["places"]
-        words = np.zeros(_HEADER + 5 * places, np.uint32)
+        starts = control["block"] * np.arange(rows.blocks)
+        first = _HEADER + 4 * control["places"] + control["owners"]
+        words = np.zeros(first + len(starts), np.uint32)
         words[:4] = rows[:4]
-        listed = min(count, places)
-        lists = words[_HEADER : _HEADER + 4 * listed].reshape(-1, 4)
-        lists[:, 0] = position + np.arange(listed)
-        lists[:, 1:3] = control["line"], count
+        words[_HEADER : _HEADER + 4] = position, control["line"], count, 0
         if rows.singles:
             words[4 : 4 + len(control["pages"])] = control["pages"]
-        starts = control["block"] * np.arange(min(rows.blocks, places))
-        words[_HEADER + 4 * places : _HEADER + 4 * places + len(starts)] = starts
+        words[first:] = starts
         self.replay.write(control["buffer"], words)
 
     def _write(self, port: Mapping[str, Any], rows: NDArray[Any]) -> None:

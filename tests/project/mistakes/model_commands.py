@@ -96,9 +96,11 @@ MISTAKES = (
         "merge model letters merged",
         "model and letters | same architecture | same type and sizes",
     ),
-    on_command_line("scope verb of nobody", "scope show model", "scope | 'show' | record"),
-    on_command_line("scope html of a table", "scope html points.csv", "points.csv | not a recording | .scope"),
-    on_command_line("scope record without rows", "scope record model", "scope record model | needs rows | --in FILE"),
+    on_command_line("scope of what is not there", "scope show model", "show | no file or directory | hub id"),
+    on_command_line(
+        "scope of a table", "scope points.csv --html", "points.csv | nothing of the run can be read | volumetric train"
+    ),
+    on_command_line("recording without rows", "scope model -o a.scope", "scope model | needs rows | --in FILE"),
     on_command_line(
         "program check of a file that is not there",
         "program check agent.json",

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.devices.gpu.call_schedule import consecutive_runs, gathered_words
+from volumetric.devices.gpu.call_schedule import PLACES, consecutive_runs, gathered_words
 from volumetric.devices.gpu.draw_plans import DrawnRow, draw_kinds
 from volumetric.devices.gpu.gpu_commands import Command, CopyCommand
 from volumetric.devices.gpu.kernels.dispatch import CallRows
+from volumetric.devices.gpu.readback_buffer import ReadbackBuffer
 from volumetric.devices.gpu.recording_cache import RecordingCache
 from volumetric.devices.gpu.repeated_calls import RepeatedCalls
 from volumetric.devices.gpu.value_buffers import row_bytes
@@ -25,7 +26,7 @@ class CallRunner:
         self._graph, self._scratch = recordings.graph, recordings.scratch
         self._repeated = RepeatedCalls(recordings)
         self._made_in_tail = {i for node in self._graph.nodes if node.tail for i in node.outputs}
-        self._readback: Any = None
+        self._readback: ReadbackBuffer = ReadbackBuffer(recordings.context)
 
     def run(
         self,
@@ -45,7 +46,10 @@ class CallRunner:
         for i, x in inputs.items():
             self._recordings.write(i, x)
         every = all(len(numbers) == rows.total <= self._scratch.tail_rows for numbers in output_rows.values())
-        if output_rows and every and rows.total in (1, rows.singles):
+        if output_rows and every:
+            if rows.total not in (1, rows.singles):
+                needed = self._recordings.needed_segments(output_rows)
+                return self._fetch([self._recordings.pass_of("whole", rows, needed)], output_rows)
             outputs = zip(output_rows, self._repeated.run(rows, tuple(output_rows)), strict=True)
             return {i: self._output(i, value) for i, value in outputs}
         return self._run_in_parts(rows, words, output_rows)
@@ -87,7 +91,7 @@ class CallRunner:
             commands.append(recordings.pass_of("tail", CallRows(len(part)), needed))
             commands.append(recordings.picks(len(part), draw_kinds(drawn)))
             size = 4 * len(part)
-            readback = self._readback_buffer(size)
+            readback = self._readback.of(size)
             number = recordings.executor.submit([*commands, CopyCommand(recordings.tokens, 0, readback, 0, size)])
             yield np.frombuffer(recordings.executor.read(readback, size, number), np.uint32).tolist()
             commands = []
@@ -99,9 +103,7 @@ class CallRunner:
     def close(self) -> None:
         """Drop them, and all buffers."""
         self._repeated.close()
-        if self._readback is not None:
-            self._recordings.context.free(self._readback)
-            self._readback = None
+        self._readback.close()
 
     def _run_in_parts(
         self, rows: CallRows, words: NDArray[np.uint32], output_rows: Mapping[int, list[int]]
@@ -113,8 +115,9 @@ class CallRunner:
         ends, needed = sorted(set().union(*late.values())), self._recordings.needed_segments(late)
         commands: list[Command] = [self._recordings.pass_of("body", rows)]
         values: dict[int, list[NDArray[np.float32]]] = {i: [] for i in output_rows}
-        for start in range(0, max(len(ends), 1), scratch.tail_rows):
-            part = ends[start : start + scratch.tail_rows]
+        most = min(scratch.tail_rows, PLACES)
+        for start in range(0, max(len(ends), 1), most):
+            part = ends[start : start + most]
             if part:
                 self._recordings.place_tail(gathered_words(words, part))
                 for i, target in scratch.gathered.items():
@@ -135,7 +138,7 @@ class CallRunner:
         if not total:
             executor.submit(commands)
             return {i: np.empty((0, *self._graph.tensors[i].shape[1:]), np.float32) for i in output_rows}
-        readback = self._readback_buffer(total)
+        readback = self._readback.of(total)
         copies, at = list(commands), 0
         for i, rows in output_rows.items():
             copies += _gather(self._buffer(i), readback, row_bytes(self._graph.tensors[i]), rows, at)
@@ -147,14 +150,6 @@ class CallRunner:
             i: self._output(i, part.reshape(len(output_rows[i]), -1))
             for i, part in zip(output_rows, parts, strict=True)
         }
-
-    def _readback_buffer(self, size: int) -> Any:
-        """Return a buffer of so many bytes that the host can map."""
-        if self._readback is None or self._readback.size < size:
-            if self._readback is not None:
-                self._recordings.context.free(self._readback)
-            self._readback = self._recordings.context.buffer(size, "results", read=True)
-        return self._readback
 
     def _buffer(self, value: int) -> Any:
         return self._scratch.buffers[self._scratch.values[value]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,14 +12,20 @@ from volumetric.devices.gpu.kernels.dispatch import CallRows, ceil_div
 from volumetric.run.call_batch import RowSpan, deal_spans
 
 PLACES = 512
-"""Rows whose places a control block lists, as in the shaders."""
+"""Sequences whose places a control block lists, as in the shaders; as many rows if none is in a block."""
+LISTED_ROWS = 4096
+"""Rows in blocks whose sequences it lists."""
+LISTED_BLOCKS = 1024
+"""Blocks it lists. The first rows of blocks of 64 rows, the largest, are numbers of 16 bits."""
+_BLOCKS = 2
 _NEAR = 4
 NEAR_PAGES = 56
 _PLACES = _NEAR + NEAR_PAGES
-_STARTS = _PLACES + 4 * PLACES
+_OWNERS = _PLACES + 4 * PLACES
+_STARTS = _OWNERS + LISTED_ROWS // 2
 NEAR_BYTES = 4 * _NEAR
 """Start of the list of near pages."""
-CONTROL_BYTES = 4 * (_STARTS + PLACES)
+CONTROL_BYTES = 4 * (_STARTS + LISTED_BLOCKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,13 @@ class SequenceSpan:
 
 
 def schedule_calls(
-    lengths: Sequence[int], most: int, *, apart: bool, whole: bool = False, each: int | None = None
+    lengths: Sequence[int],
+    most: int,
+    *,
+    apart: bool,
+    whole: bool = False,
+    each: int | None = None,
+    block: int = LISTED_ROWS,
 ) -> list[list[RowSpan]]:
     """Split the rows of sequences, `lengths` each, into calls of at most `most` rows, single rows first.
 
@@ -50,9 +62,10 @@ def schedule_calls(
     apart : each sequence has separate calls
     whole : sequences, of `most` rows at most, are not split
     each : maximum rows of a sequence in a call, see `Graph.piece`
+    block : rows of a block
     """
-    if whole and not apart:
-        most = min(most, PLACES)  # a sequence alone in a call may have more rows than the list
+    if whole and not apart and each is None:
+        return [[RowSpan(i, 0, lengths[i]) for i in call] for call in whole_calls(lengths, most, block)]
     order = sorted(range(len(lengths)), key=lambda i: lengths[i] > 1)
     groups = [[piece] for piece in order] if apart else [order]
     dealt = (
@@ -61,6 +74,24 @@ def schedule_calls(
         for call in deal_spans([lengths[piece] for piece in group], most, split=not whole, each=each)
     )
     return [sorted(call, key=lambda span: len(span) > 1) for call in dealt]
+
+
+def whole_calls(lengths: Sequence[int], most: int, block: int) -> list[range]:
+    """Split sequences that are not divided, in order, into calls of at most `most` rows in blocks of `block` each.
+
+    A call has no more sequences, rows and blocks than the control block lists, or one sequence only.
+    """
+    calls: list[range] = []
+    first = rows = blocks = 0
+    most = min(most, LISTED_ROWS)
+    for number, length in enumerate(lengths):
+        own = ceil_div(length, block)
+        full = rows + length > most or blocks + own > LISTED_BLOCKS or number - first == PLACES
+        if full and number > first:
+            calls.append(range(first, number))
+            first, rows, blocks = number, 0, 0
+        rows, blocks = rows + length, blocks + own
+    return [*calls, range(first, len(lengths))]
 
 
 def count_rows(places: Sequence[SequenceSpan], each: int, *, singles: bool) -> CallRows:
@@ -90,28 +121,36 @@ def control_words(places: Sequence[SequenceSpan], rows: CallRows, each: int) -> 
     words[:_NEAR] = rows[:_NEAR]
     if rows.singles == 1:
         words[_NEAR:_PLACES] = near_words(places[0].pages)
-    lists, at, starts = words[_PLACES:_STARTS].reshape(-1, 4), 0, []
-    for number, place in enumerate(places):
-        part = lists[at : at + place.rows]  # for a call longer than the list, its beginning
-        part[:, 0] = place.position + np.arange(len(part))
-        part[:, 1:3] = place.line, at + place.rows
-        lists[number, 3] = at
-        if number >= rows.singles:
-            starts += [row | at << 16 for row in range(at, at + place.rows, each)][:PLACES]
-        at += place.rows
-    words[_STARTS : _STARTS + len(starts)] = starts[:PLACES]
+    counts = np.array([place.rows for place in places], np.int64)
+    ends = counts.cumsum()
+    lists = words[_PLACES:_OWNERS].reshape(-1, 4)[: len(places)]
+    lists[:, 0] = [place.position for place in places]
+    lists[:, 1] = [place.line for place in places]
+    lists[:, 2] = ends
+    lists[:, 3] = ends - counts
+    owners = words[_OWNERS:_STARTS].view(np.uint16)
+    owners[: rows.total] = np.repeat(np.arange(len(places)), counts)[: len(owners)]
+    blocks = -(-counts[rows.singles :] // each)
+    within = np.arange(rows.blocks) - np.repeat(blocks.cumsum() - blocks, blocks)
+    firsts = np.repeat((ends - counts)[rows.singles :], blocks)
+    starts = words[_STARTS:]
+    starts[: rows.blocks] = (firsts + within * each | firsts << 16)[: len(starts)]
     return words
 
 
 def gathered_words(words: NDArray[np.uint32], rows: Sequence[int]) -> NDArray[np.uint32]:
     """Contents of a control block for some rows of the call described by another one; no row is in a block."""
-    places = words[_PLACES : min(_STARTS, len(words))].reshape(-1, 4)
-    at = np.minimum(rows, len(places) - 1)
-    gathered = places[at]
-    gathered[:, 0] += np.asarray(rows, np.uint32) - at.astype(np.uint32)
+    numbers = np.array(rows[:PLACES], np.int64)
+    owners = numbers
+    if words[_BLOCKS]:
+        listed = words[_OWNERS:_STARTS].view(np.uint16)
+        owners = listed[np.minimum(numbers, len(listed) - 1)]
+    places = words[_PLACES : min(_OWNERS, len(words))].reshape(-1, 4)[owners]
+    places[:, 0] += (numbers - places[:, 3]).astype(np.uint32)
+    places[:, 3] = np.arange(len(places))
     header = np.zeros(_PLACES, np.uint32)
     header[0] = len(rows)
-    return np.concatenate([header, gathered[:PLACES].reshape(-1)])
+    return np.concatenate([header, places.reshape(-1)])
 
 
 def near_words(pages: Sequence[int]) -> NDArray[np.uint32]:
@@ -121,8 +160,10 @@ def near_words(pages: Sequence[int]) -> NDArray[np.uint32]:
     return words
 
 
-def consecutive_runs(rows: Iterable[int]) -> list[tuple[int, int]]:
+def consecutive_runs(rows: Sequence[int]) -> list[tuple[int, int]]:
     """Ascending numbers as (first, count) of consecutive runs."""
+    if rows and rows[-1] - rows[0] == len(rows) - 1:
+        return [(rows[0], len(rows))]
     runs: list[tuple[int, int]] = []
     for row in rows:
         if runs and sum(runs[-1]) == row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,8 +15,11 @@ from volumetric.devices.gpu.shaders import Binding, LinkedShader, ShaderTarget, 
 from volumetric.devices.gpu.shaders.dialects import Dialect
 from volumetric.devices.gpu.shaders.linker import ARGS_BINDING
 
+_UNIFORM_BINDING: Final = 64 << 10
+"""Bytes of a uniform buffer that every WebGPU device binds."""
 
-def buffer_bytes(nbytes: int, label: str, caps: Caps, *, read: bool) -> int:
+
+def buffer_bytes(nbytes: int, label: str, caps: Caps, *, uniform: bool = False, read: bool = False) -> int:
     """Return the size of a buffer, a multiple of 16.
 
     Raises
@@ -24,9 +27,10 @@ def buffer_bytes(nbytes: int, label: str, caps: Caps, *, read: bool) -> int:
     DeviceError : it exceeds a binding
     """
     size = max(-(-nbytes // 16) * 16, 16)
-    if size > caps.max_binding and not read:
+    limit = max(caps.max_binding, _UNIFORM_BINDING) if uniform else caps.max_binding
+    if size > limit and not read:
         raise DeviceError(
-            f"{label} needs {_readable(size)} in one buffer; this GPU binds at most {_readable(caps.max_binding)}",
+            f"{label} needs {_readable(size)} in one buffer; this GPU binds at most {_readable(limit)}",
             hint="use a smaller context, or another device",
         )
     return size

@@ -31,6 +31,7 @@ class RecordingFrame:
     control : buffer with row counts and the place of each row
     values : tensor → buffer
     partials : output of an attention whose splits are joined by the reader → layout of the splits
+    halved : outputs of norms whose halves are where the next product reads them
     """
 
     nodes: Sequence[Node]
@@ -39,6 +40,7 @@ class RecordingFrame:
     control: str
     values: Mapping[int, str]
     partials: dict[int, SplitPartials] = field(default_factory=dict)
+    halved: set[int] = field(default_factory=set[int])
 
 
 class RowRecorder:

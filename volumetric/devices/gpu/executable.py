@@ -4,33 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base.errors import DeviceError, GenerationError, UnsupportedError
+from volumetric.devices.gpu.call_measuring import MeasuresCalls
 from volumetric.devices.gpu.call_outputs import CallRunner
 from volumetric.devices.gpu.call_schedule import SequenceSpan, schedule_calls
 from volumetric.devices.gpu.encode import RowRecorder
 from volumetric.devices.gpu.gpu_commands import Executor
-from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
+from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.gpu_state import GpuState
 from volumetric.devices.gpu.gpu_subgraphs import GpuSubgraphs, row_nodes_and_subgraphs, rows_of_subgraphs
 from volumetric.devices.gpu.graph.graphs import GpuGraphs
 from volumetric.devices.gpu.kernels.attention import PAGE
 from volumetric.devices.gpu.kernels.dispatch import CallRows
 from volumetric.devices.gpu.kernels.weight_formats import FORMATS
-from volumetric.devices.gpu.matrix_search import tune_every_product
-from volumetric.devices.gpu.open_gpu import OpenGpu
 from volumetric.devices.gpu.page_pool import PagePool
-from volumetric.devices.gpu.paged_attention import AttentionBuffers, attends_halves, attention_shapes, with_kv_dtype
-from volumetric.devices.gpu.profile import call_times
+from volumetric.devices.gpu.paged_attention import (
+    AttentionBuffers,
+    attends_halves,
+    attention_shapes,
+    seeing_together,
+    with_kv_dtype,
+)
+from volumetric.devices.gpu.pooled_texts import TextPooling
+from volumetric.devices.gpu.recorded_calls import RecordsCalls
 from volumetric.devices.gpu.recording_cache import RecordingCache
 from volumetric.devices.gpu.row_limits import UNLIMITED, CallLimits, RowLimits
 from volumetric.devices.gpu.token_loop import Decoder
 from volumetric.devices.gpu.token_picks import Picked, TokenPicks, Wanted
-from volumetric.devices.gpu.value_buffers import RowPort, ValueBuffers, row_bytes
+from volumetric.devices.gpu.value_buffers import ValueBuffers, rows_together
 from volumetric.devices.gpu.weight_buffers import WeightBuffers
 from volumetric.network import OUTPUT, Params
 from volumetric.run.call_batch import (
@@ -54,15 +60,14 @@ from volumetric.run.device import (
     output_of,
 )
 from volumetric.run.graph.partition import Partition
-from volumetric.run.lower import is_endless
 from volumetric.run.plan import Plan
 from volumetric.run.regroup import regroup_params
 from volumetric.run.sequence_state import check_tokens
 from volumetric.run.state_file import restore_state
-from volumetric.run.step_times import StepTime
+from volumetric.run.text_pooling import Pooling, check_whole_texts
 
 
-class GpuExecutable:
+class GpuExecutable(RecordsCalls, MeasuresCalls):
     """A network bound to weights on one GPU.
 
     Parameters
@@ -110,7 +115,11 @@ class GpuExecutable:
         )
         alone = any(not (shape.state and shape.causal) for shape in shapes.values())
         most, caps = options.context, context.caps
-        most = most if alone else rows_of_subgraphs(parts, most, caps, whole=graph.whole_sequences)
+        if not alone:
+            most = rows_of_subgraphs(parts, most, caps, whole=graph.whole_sequences)
+        elif all(part.graph is None for part in parts):
+            most = rows_together(graph, most, caps.max_binding)
+            shapes = seeing_together(shapes, most)
         most = most if alone or limits.rows is None else min(most, limits.rows)
         chain = dataclasses.replace(graph, nodes=row_nodes_and_subgraphs(graph, parts))
         self.scratch: ValueBuffers = ValueBuffers(
@@ -132,6 +141,7 @@ class GpuExecutable:
             context, self._executor, self.scratch, self._recorder, partition, self._subgraphs, self._buffers
         )
         self._results = CallRunner(self.recordings)
+        self._pooling = TextPooling(self.recordings, options.context)
         self._room = RowLimits(graph, options.context, self.scratch.rows)
         self._decoder = Decoder(self.recordings, self.pool, self._room.check)
         # Recording one row ahead uploads all weights, and detects early if the GPU cannot run the graph.
@@ -211,7 +221,12 @@ class GpuExecutable:
         self.pool.ensure([(state.pages, state.position, end) for state, end in ends], self.scratch.rows)
         recordings, lengths = self.recordings, [len(part) for part in parts]
         return parts, schedule_calls(
-            lengths, self.scratch.rows, apart=recordings.apart, whole=recordings.whole, each=self.graph.max_rows
+            lengths,
+            self.scratch.rows,
+            apart=recordings.apart,
+            whole=recordings.whole,
+            each=self.graph.max_rows,
+            block=recordings.block,
         )
 
     def _begin(
@@ -221,51 +236,34 @@ class GpuExecutable:
         placed = self._place_rows([parts[span.sequence].state for span in spans], [len(span) for span in spans])
         return placed, {i: gather_rows_of_spans(parts, spans, name) for name, i in self._partition.inputs.items()}
 
-    def record_call(
-        self, state: GpuState, rows: int, part: Literal["whole", "body"] = "whole", outputs: Sequence[str] | None = None
-    ) -> tuple[CallRows, list[BoundDispatch]]:
-        """Return what a call with so many rows of one sequence submits, and its rows; nothing runs.
-
-        Parameters
-        ----------
-        part : ``"body"``: without the steps that only the last row needs
-        outputs : names of the outputs to compute; None: all
-
-        Raises
-        ------
-        DeviceError : a call has not so many rows
-        """
-        with self.pool.lock:
-            most = self.scratch.rows if part == "body" else min(self.scratch.rows, self.scratch.tail_rows)
-            if rows > min(most, self.graph.max_rows or most):
-                raise DeviceError(f"a call of this network has at most {most} rows, got {rows}")
-            self._subgraphs.prepare([rows])
-            counted = self.recordings.count([SequenceSpan(state.pages.line, 0, rows)])
-            numbers = None if outputs is None else [self._partition.outputs[name] for name in outputs]
-            needed = None if numbers is None else self.recordings.needed_segments(numbers)
-            return counted, self.recordings.calls(part, counted, needed)
-
-    def row_ports(self) -> tuple[dict[str, RowPort], dict[str, RowPort]]:
-        """Return where the rows of inputs and of outputs are, by name."""
-
-        def port(i: int) -> RowPort:
-            tensor = self.graph.tensors[i]
-            buffer = self.scratch.buffers[self.scratch.values[i]]
-            return RowPort(buffer, tensor.shape[1:], tensor.dtype, row_bytes(tensor))
-
-        inputs, outputs = self._partition.inputs, self._partition.outputs
-        return {name: port(i) for name, i in inputs.items()}, {name: port(i) for name, i in outputs.items()}
-
-    @property
-    def most_positions(self) -> int | None:
-        """Most rows of a sequence; None: it has no end."""
-        if is_endless(self.plan):
-            return None
-        return min(self.options.context, self._partition.positions or self.options.context)
-
     def forward(self, state: GpuState, x: RowInputs, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the output for the last row, or for all rows."""
         return output_of(self.run([SequenceRows(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
+
+    @property
+    def can_pool(self) -> bool:
+        """Whether `pool_texts` supports this network: one without states, whose calls have whole texts."""
+        recordings = self.recordings
+        alone = recordings.whole and not recordings.apart and not self.plan.states
+        return alone and self._pooling.rows >= self.options.context
+
+    def pool_texts(
+        self, texts: Sequence[RowInputs], modes: Sequence[Pooling], *, output: str = OUTPUT, skipped: int = 0
+    ) -> NDArray[np.float32]:
+        """Return a pooled row of an output for each text, see `PoolsTexts.pool_texts`.
+
+        Raises
+        ------
+        UnsupportedError : the network has states, see `can_pool`
+        """
+        if not self.can_pool:
+            raise UnsupportedError("this GPU pools only texts that leave no state", hint="use run")
+        with self.pool.lock:
+            self._check_open()
+            checked = check_whole_texts(self.plan, texts, self.options.context)
+            self._room.check(0, max(checked.lengths))
+            value = self._partition.outputs[output]
+            return self._pooling.run(checked, self._partition.inputs, value, modes, skipped)
 
     def greedy(
         self, states: Sequence[GpuState], tokens: Sequence[int], constant: Constant | None = None
@@ -314,65 +312,6 @@ class GpuExecutable:
             raise UnsupportedError(f"this GPU samples at most {self.recordings.most_singles} sequences together")
         return self._decoder.run(states, tokens, more, choosers)
 
-    def tune(self) -> None:
-        """Search for faster tunings of the products of a token, used by new states of all executables on this GPU.
-
-        Results are saved in the user's cache. Does nothing on software adapters and without timestamps.
-
-        Raises
-        ------
-        DeviceError : no memory for a copy of the largest matrix
-        """
-        context = self.context
-        if not isinstance(context, OpenGpu) or context.software or "timestamp-query" not in context.features:
-            return
-        with self.pool.lock:
-            tune_every_product(context, self._recorder.products(), halves=self._recorder.halves)
-            self._forget()
-
-    def step_times(self, states: Sequence[GpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
-        """GPU time of the dispatches of a call, see `kernel_times`; several rows are measured from position 0.
-
-        Each kind runs alone, so kinds add up to more than the whole. Of more rows than scratch holds, one chunk runs.
-
-        Raises
-        ------
-        UnsupportedError : the GPU has no timestamps
-        """
-        for state in states:
-            self._room.check(state.position, 1)
-        most = max(1, self.scratch.rows // len(states))
-        part, rows = ("whole", 1) if rows == 1 else ("body", min(rows, most))
-        return self.kernel_times(states, part, rows, repeats=repeats)
-
-    def kernel_times(
-        self, states: Sequence[GpuState], part: str = "whole", rows: int = 1, *, repeats: int = 20
-    ) -> list[StepTime]:
-        """GPU time of each kind of dispatch of one call, see `call_times`. The contents of the states are overwritten.
-
-        Parameters
-        ----------
-        part : ``"whole"`` or ``"body"``, the part for rows without an output
-        rows : rows of each state, at position 0 for more than one, else at the states' positions
-
-        Raises
-        ------
-        UnsupportedError : the GPU has no timestamps
-        """
-        with self.pool.lock:
-            for state in states:
-                self._check_owner(state)
-            positions = [state.position for state in states]
-            if rows > 1:
-                for state in states:
-                    state.trim(0)
-            try:
-                counted, _ = self._place_rows(states, [rows] * len(states))
-                return call_times(self.context, self.recordings.calls(part, counted), counted, repeats)
-            finally:
-                for state, position in zip(states, positions, strict=True):
-                    state.advance(position - state.position)
-
     def update(self, params: Params) -> None:
         """Replace resident weights, see `Updatable.update`."""
         self.weights.update(params)
@@ -393,6 +332,7 @@ class GpuExecutable:
             self._closed = True
             self._drop_bindings()
             self._results.close()
+            self._pooling.close()
             self._executor.close()
             self.recordings.drawing.close()
             self._subgraphs.close()
@@ -442,8 +382,11 @@ class GpuExecutable:
         for state in states:
             self._check_owner(state)
 
-    def _check_owner(self, state: GpuState) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise DeviceError("this executable is closed", hint="compile the plan again")
+
+    def _check_owner(self, state: GpuState) -> None:
+        self._check_open()
         if state.pool is not self.pool:
             raise GenerationError("the state belongs to another executable", hint="use one of this one's new_state()")

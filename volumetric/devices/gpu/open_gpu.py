@@ -125,7 +125,7 @@ class OpenGpu:
         ------
         DeviceError : the buffer exceeds the device's limit or its memory
         """
-        size = buffer_bytes(nbytes, label, self.caps, read=read)
+        size = buffer_bytes(nbytes, label, self.caps, uniform=uniform, read=read)
         usage = self._usage.MAP_READ | self._usage.COPY_DST
         if not read:
             usage = self._usage.STORAGE | self._usage.COPY_DST | self._usage.COPY_SRC

@@ -59,7 +59,7 @@ def attends_halves(options: RunOptions, caps: Caps) -> bool:
 
 
 def attention_shapes(graph: Graph, options: RunOptions) -> dict[int, AttentionShape]:
-    """Shape of each `attend` node, by the node's output."""
+    """Shape of each `attend` node, by the node's output, for calls of one sequence; see `seeing_together`."""
     shapes = {}
     for node in graph.nodes:
         if node.op != "attend":
@@ -90,6 +90,11 @@ def attention_shapes(graph: Graph, options: RunOptions) -> dict[int, AttentionSh
         )
     near = min((shape.kept_rows or 0 for shape in shapes.values() if shape.state), default=0)
     return {i: replace(shape, near=(shape.kept_rows or 0) == near) for i, shape in shapes.items()}
+
+
+def seeing_together(shapes: Mapping[int, AttentionShape], rows: int) -> dict[int, AttentionShape]:
+    """Return shapes for calls of so many rows: without a state their keys and values are in one page."""
+    return {i: shape if shape.state else replace(shape, together=rows) for i, shape in shapes.items()}
 
 
 class AttentionBuffers:
@@ -137,10 +142,11 @@ class AttentionBuffers:
         self.queries: str = make(max(4 * rows * s.heads * s.padded for s in shapes), "queries")
         if self.tiles:
             self.undo: str = make(max(4 * rows * s.heads for s in shapes), "powers of two of queries")
-        buckets = [1 << i for i in range(power_of_two(rows).bit_length())]
-        parts = [(s, n * attention.tune_split(s, self.caps, n).splits) for s in shapes for n in buckets]
-        self._parts = make(max(4 * n * s.heads * s.padded for s, n in parts), "attention parts")
-        self._maxima = make(max(8 * n * s.heads for s, n in parts), "attention maxima")
+        if not self.whole:  # else all rows are in blocks
+            buckets = [1 << i for i in range(power_of_two(rows).bit_length())]
+            parts = [(s, n * attention.tune_split(s, self.caps, n).splits) for s in shapes for n in buckets]
+            self._parts = make(max(4 * n * s.heads * s.padded for s, n in parts), "attention parts")
+            self._maxima = make(max(8 * n * s.heads for s, n in parts), "attention maxima")
         alone = [s.page_bytes for s in shapes if not s.state]
         if alone:
             self.alone: dict[str, str] = {"keys": make(max(alone), "keys"), "values": make(max(alone), "values")}

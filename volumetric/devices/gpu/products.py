@@ -63,7 +63,9 @@ def linear(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDi
         buffers["gate"] = frame.values[node.predicate.tensor]
     if batched:
         return _record_matvec(r, node, shape, matrix, frame, buffers, predicate)
-    return (_record_matrix if halves else _record_gemm)(r, shape, matrix, frame, buffers, predicate)
+    if not halves:
+        return _record_gemm(r, shape, matrix, frame, buffers, predicate)
+    return _record_matrix(r, shape, matrix, frame, buffers, predicate, ready=node.inputs[0] in frame.halved)
 
 
 def _record_matvec(
@@ -118,11 +120,16 @@ def _record_matrix(
     frame: RecordingFrame,
     buffers: dict[str, str],
     predicate: RowPredicate,
+    *,
+    ready: bool,
 ) -> list[RecordedDispatch]:
-    """Halve x, then multiply on matrix units; partial sums of products whose steps are split are joined at the end."""
+    """Halve x, then multiply on matrix units; partial sums of products whose steps are split are joined at the end.
+
+    `ready`: x has been halved, see `halving_norm`.
+    """
     halve, buffers = halved_operand(r, shape, buffers, frame.control)
     sides = {name: buffers.pop(name) for name in ("x", "undo")}
-    entries = [halve]
+    entries = [] if ready else [halve]
     for shard in matrix.shards:
         own = replace(shape, format=shard.format)
         cut = r.cut_matrix(own, shard.units, frame.rows)
@@ -151,21 +158,56 @@ def meets_halves(r: RowRecorder, matrix: ResidentMatrix, shape: MatmulShape, row
     return r.halves and taken and matrix_tiles.gains(shape, rows, r.caps)
 
 
+def halving_norm(r: RowRecorder, node: Node, frame: RecordingFrame) -> RecordedDispatch | None:
+    """Record a norm that also halves its rows, if the next node is a product that reads halves of them; else None.
+
+    A norm that only products read is theirs already; this one has other readers, such as a residual.
+    """
+    at = next(i for i, other in enumerate(frame.nodes) if other is node)
+    reader = next(iter(frame.nodes[at + 1 :]), None)
+    if reader is None or reader.op != "linear" or reader.inputs[0] != node.outputs[0] or reader.attrs["norm"]:
+        return None
+    shape, matrix = product_of(r, reader)
+    if not meets_halves(r, matrix, shape, frame.rows):
+        return None
+    keys, attrs = r.graph.keys_by_role(node), node.attrs
+    normed = replace(
+        shape,
+        norm=attrs["kind"],
+        norm_eps=attrs["eps"],
+        norm_unit_offset=attrs["unit_offset"],
+        norm_weight="weight" in keys,
+        norm_bias="bias" in keys,
+    )
+    width = 4 * ceil_div(shape.k, 4)
+    params = r.weights.vector("norm", (keys.get("weight"), width), (keys.get("bias"), width))
+    buffers = {"x": frame.values[node.inputs[0]]} | ({} if params is None else {"norm_params": params})
+    frame.halved.add(node.outputs[0])
+    return halved_operand(r, normed, buffers, frame.control, normed_rows=frame.values[node.outputs[0]])[0]
+
+
 def halved_operand(
-    r: RowRecorder, shape: MatmulShape, buffers: Mapping[str, str], control: str, *, times: int = 1
+    r: RowRecorder,
+    shape: MatmulShape,
+    buffers: Mapping[str, str],
+    control: str,
+    *,
+    times: int = 1,
+    normed_rows: str | None = None,
 ) -> tuple[RecordedDispatch, dict[str, str]]:
     """Record the halving of x, which has `times` rows for each row of the call.
 
-    Returns that, and the product's buffers: `buffers` with the halves for x and its norm.
+    Returns that, and the product's buffers: `buffers` with the halves for x and its norm. `normed_rows`: buffer of the
+    rows after the norm, if others read them.
     """
     rows = r.product_rows * times
     halved = r.spare(2 * matrix_tiles.halved_stride(shape.k) * rows, "halved rows")
     undo = r.spare(4 * rows, "powers of two of halved rows")
     before = {name: buffers[name] for name in ("x", "norm_params") if name in buffers}
     after = {name: buffer for name, buffer in buffers.items() if name not in before}
-    halve = entry(
-        matrix_tiles.halve_rows(shape, times=times), {**before, "halved": halved, "undo": undo}, control=control
-    )
+    rows_after = {} if normed_rows is None else {"y": normed_rows}
+    dispatch = matrix_tiles.halve_rows(shape, times=times, keep=normed_rows is not None)
+    halve = entry(dispatch, {**before, **rows_after, "halved": halved, "undo": undo}, control=control)
     return halve, {**after, "x": halved, "undo": undo}
 
 

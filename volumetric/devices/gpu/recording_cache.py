@@ -19,14 +19,14 @@ from volumetric.devices.gpu.call_schedule import (
     count_rows,
     near_words,
 )
-from volumetric.devices.gpu.command_list import GpuRecording, RecordedDispatch, recording
+from volumetric.devices.gpu.command_list import GpuRecording, RecordedDispatch, entry, recording
 from volumetric.devices.gpu.draw_plans import DrawPlans, Ways, pick_entries
 from volumetric.devices.gpu.encode import RecordingFrame, RowRecorder
 from volumetric.devices.gpu.gpu_commands import Executor, PassCommand
 from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
 from volumetric.devices.gpu.gpu_subgraphs import GpuSubgraphs
 from volumetric.devices.gpu.kernels import elementwise
-from volumetric.devices.gpu.kernels.dispatch import CallRows, power_of_two
+from volumetric.devices.gpu.kernels.dispatch import CallRows, Dispatch, power_of_two
 from volumetric.devices.gpu.value_buffers import ValueBuffers, row_words
 from volumetric.network import INPUT, OUTPUT
 from volumetric.run.graph.partition import Partition
@@ -71,6 +71,7 @@ class RecordingCache:
     most_singles : maximum number of sequences with one row each in a call
     whole : whether a call has all rows of a sequence
     apart : whether a call has the rows of only one sequence
+    block : rows that attention of prompts processes at once
     inputs : name → tensor
     input, output : tensors with these names; decoding computes one from the other
     drawing : buffers for sampling
@@ -97,7 +98,7 @@ class RecordingCache:
         self.owner: object | None = None
         self.whole: bool = recorder.attention.whole or graph.whole_sequences
         self.apart: bool = self.whole and bool(cores)
-        self._block = recorder.attention.block
+        self.block: int = recorder.attention.block
         self._partition, self._subgraphs = partition, cores
         self.most_singles: int = min(scratch.rows, scratch.tail_rows, PLACES) if not self.whole else 1
         self._recorder = recorder
@@ -114,7 +115,7 @@ class RecordingCache:
     def place_rows(self, places: Sequence[SequenceSpan]) -> tuple[CallRows, NDArray[np.uint32]]:
         """Describe a call in the control block; returns its rows, and the words of the block."""
         rows = self.count(places)
-        words = control_words(places, rows, self._block)
+        words = control_words(places, rows, self.block)
         self.context.write(self.scratch.buffers[self._control], words)
         self.owner = None
         return rows, words
@@ -137,7 +138,7 @@ class RecordingCache:
 
     def count(self, places: Sequence[SequenceSpan]) -> CallRows:
         """Rows of a call."""
-        rows = count_rows(places, self._block, singles=not self.whole)
+        rows = count_rows(places, self.block, singles=not self.whole)
         return rows._replace(lengths=tuple(place.rows for place in places)) if self._subgraphs else rows
 
     def calls(self, part: str, rows: CallRows, needed: Needed | None = None) -> list[BoundDispatch]:
@@ -207,10 +208,31 @@ class RecordingCache:
         key = self._key(f"picks {ways}", counted, ())
         return PassCommand(self._prepare(key, lambda: self._pick_calls(ways, self._tail_control)), counted)
 
+    def pass_over(
+        self, name: str, rows: CallRows, dispatches: Callable[[], Iterable[Dispatch]], buffers: Mapping[str, str]
+    ) -> PassCommand:
+        """Record a pass, once under this name, over dispatches that read what the graph has computed for the rows.
+
+        Parameters
+        ----------
+        buffers : the shaders' names of their buffers → ours, see `spare`
+        """
+        key = _RecordingKey(name, 0, 0, (), ())
+
+        def calls() -> list[BoundDispatch]:
+            entries = [entry(dispatch, buffers, control=self._control) for dispatch in dispatches()]
+            return self.context.bind_all(entries, self._buffers())
+
+        return PassCommand(self._prepare(key, calls), rows)
+
+    def spare(self, nbytes: int, label: str) -> str:
+        """Return a buffer for results of such passes, shared by all callers with this label."""
+        return self._recorder.spare(nbytes, label)
+
     @property
     def control_block(self) -> tuple[Any, int]:
         """The control block of calls, and the rows of a block of a sequence with several rows."""
-        return self.scratch.buffers[self._control], self._block
+        return self.scratch.buffers[self._control], self.block
 
     def pick_calls(self, ways: Ways | None) -> list[BoundDispatch]:
         """Argmax or sampling from the rows of a call; the room for sampling must be reserved."""
@@ -228,7 +250,7 @@ class RecordingCache:
             return
         self.owner = None
         words = np.zeros(CONTROL_BYTES // 4, np.uint32)
-        nobody = control_words([_NOBODY], self.count([_NOBODY]), self._block)
+        nobody = control_words([_NOBODY], self.count([_NOBODY]), self.block)
         words[: len(nobody)] = nobody
         try:
             self.context.write(self.scratch.buffers[self._control], words)

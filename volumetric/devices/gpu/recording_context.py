@@ -107,7 +107,7 @@ class RecordingContext:
 
     def buffer(self, nbytes: int, label: str, *, uniform: bool = False, read: bool = False) -> RecordedBuffer:
         """Return a zeroed buffer. Raises `DeviceError` if it exceeds a binding."""
-        size = buffer_bytes(nbytes, label, self.caps, read=read)
+        size = buffer_bytes(nbytes, label, self.caps, uniform=uniform, read=read)
         self.allocated += size
         return RecordedBuffer(size, label, uniform=uniform)
 

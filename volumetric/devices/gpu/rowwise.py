@@ -10,6 +10,7 @@ from volumetric.base.errors import UnsupportedError
 from volumetric.devices.gpu.command_list import RecordedDispatch, entry
 from volumetric.devices.gpu.kernels import elementwise
 from volumetric.devices.gpu.kernels.dispatch import ceil_div
+from volumetric.devices.gpu.products import halving_norm
 from volumetric.graph.ops import Node
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def _lookup(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedD
 
 
 def _norm(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
+    halving = halving_norm(r, node, frame)
+    if halving is not None:
+        return [halving]
     width, keys = r.width(node.inputs[0]), r.graph.keys_by_role(node)
     padded = 4 * ceil_div(width, 4)
     params = r.weights.vector("norm", (keys.get("weight"), padded), (keys.get("bias"), padded))

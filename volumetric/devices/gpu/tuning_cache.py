@@ -18,7 +18,14 @@ from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import CheckpointError
 from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div
 from volumetric.devices.gpu.kernels.matmul import MatmulShape, MatvecTuning, fits_memory, matvec_tuning, tune_matvec
-from volumetric.devices.gpu.kernels.matrix_tiles import TUNED_ROWS, MatrixCut, MatrixTile, choose_cut, is_legal
+from volumetric.devices.gpu.kernels.matrix_tiles import (
+    MOST_TUNED_ROWS,
+    TUNED_ROWS,
+    MatrixCut,
+    MatrixTile,
+    choose_cut,
+    is_legal,
+)
 from volumetric.devices.gpu.shaders import available, read_shader
 
 _log = logging.getLogger(__name__)
@@ -66,7 +73,7 @@ class TuningCache:
     def cut_of(self, shape: MatmulShape, units: int, rows: int, caps: Caps) -> MatrixCut:
         """Return the cut of a product on matrix units found for about so many rows, else the default."""
         near = max((count for count in TUNED_ROWS if count <= rows), default=0)
-        stored = self._cuts.get(_key(shape, units, near))
+        stored = self._cuts.get(_key(shape, units, near)) if rows <= MOST_TUNED_ROWS else None
         try:
             cut = (
                 None if stored is None else MatrixCut(splits=stored["splits"], tile=MatrixTile(**_tile_fields(stored)))

@@ -11,13 +11,18 @@ from numpy.typing import NDArray
 from volumetric.base._typing import Shape
 from volumetric.base.errors import DeviceError
 from volumetric.devices.gpu.buffer_names import BufferNames, TensorBuffers
+from volumetric.devices.gpu.call_schedule import LISTED_ROWS
 from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.kernels.dispatch import ceil_div
 from volumetric.devices.gpu.owned_buffers import OwnedBuffers
 from volumetric.graph.ops import Graph, Node, Tensor
 
 CHUNK_ROWS = 512
-"""Maximum rows that run at a time."""
+"""Maximum rows that run at a time, where sequences may be split."""
+_TOGETHER_BYTES = 256 << 20
+"""Memory of the values of a call of several whole sequences, about."""
+_WIDEST = 4
+"""Values of a row, as wide as the widest, that such a call has in memory."""
 _TAIL_BYTES = 64 << 20
 
 
@@ -48,14 +53,26 @@ def rows_within(graph: Graph, nodes: Iterable[Node], most: int, limit: int) -> i
     DeviceError : not even one row fits
     """
     nodes = tuple(nodes)
-    widest = max((row_bytes(graph.tensors[i]) for node in nodes for i in node.outputs[:1]), default=4)
-    widest = max((widest, *(_pairs_bytes(graph, node) for node in nodes if node.op == "experts")))
+    sizes = [(row_bytes(graph.tensors[i]), node.where) for node in nodes for i in node.outputs[:1]]
+    sizes += [(_pairs_bytes(graph, node), node.where) for node in nodes if node.op == "experts"]
+    widest, where = max(sizes, default=(4, ""))
     if widest > limit:
+        at = f" at {where}" if where else ""
         raise DeviceError(
-            f"a row of {widest // 4} values needs {widest} bytes; this GPU binds at most {limit}",
+            f"a row of {widest // 4} values{at} needs {widest} bytes; this GPU binds at most {limit}",
             hint="use device='cpu'",
         )
     return min(most, limit // widest)
+
+
+def rows_together(graph: Graph, least: int, limit: int) -> int:
+    """Number of rows of calls of several sequences that are not split, at least `least`, those of one sequence.
+
+    A call costs as much as the launches of the network, so that texts of a few rows gain most from sharing it.
+    """
+    widest = max((row_bytes(graph.tensors[i]) for node in graph.nodes for i in node.outputs[:1]), default=4)
+    fitting = min(_TOGETHER_BYTES // _WIDEST, limit) // widest
+    return max(least, min(LISTED_ROWS, fitting))
 
 
 class ValueBuffers:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base.rng import generator
+from volumetric.evolution.genealogy import Parentage
 from volumetric.evolution.generation_run import Run
 from volumetric.evolution.grids.grid_config import GridConfig
 from volumetric.evolution.grids.grid_crossover import crossover, distance
@@ -82,7 +83,10 @@ class GridPopulation(Run[GridConfig, GridPool]):
     def children_of(self, offspring: Offspring, first_id: int, key: np.uint64) -> GridPool:
         self.innovations.begin_generation()
         parents = offspring.parents if self.config.algorithm == "neat" else self._elite_parents(key)
-        mutates = offspring.mutates if self.config.algorithm == "neat" else parents[:, 1] >= 0
+        mutates = offspring.mutates if self.config.algorithm == "neat" else (parents[:, 1] >= 0).astype(np.uint8)
+        if self.config.algorithm == "elites":
+            ids = (self.generation * self.config.population) + np.arange(len(self.pool))
+            self._genealogy.parentage = Parentage.of(Offspring(parents=parents, mutates=mutates), ids)
         children = []
         for child, ((first, second, _), changes) in enumerate(zip(parents.tolist(), mutates.tolist(), strict=True)):
             rng = generator(int(key), first_id + child)

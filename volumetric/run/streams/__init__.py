@@ -39,7 +39,7 @@ def open_stream(
     kind = device.info.kind
     if kind in ("cpu", "gpu") and options is None and stays_resident(machine, params):
         graphs = device.graphs(batch_invariant=True) if kind == "cpu" else device.graphs()
-        return ResidentStream(graphs, machine, params, batch=batch)
+        return ResidentStream(graphs, machine, params, batch=batch, device=device)
     return RowStream(device, machine, params, batch=batch, options=options)
 
 

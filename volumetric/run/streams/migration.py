@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,26 +18,53 @@ from volumetric.run.lower import lower
 from volumetric.run.state_file import SavedValues, restore_state, save_state
 
 
-def migrate_streams(parts: list[bytes], before: Network, after: Network) -> list[bytes]:
+def migrate_streams(parts: list[bytes], before: Network, after: Network, *, rewired: bool = False) -> list[bytes]:
     """Convert the saved bytes of each stream from one network to the other; new nodes start with initial states.
+
+    Parameters
+    ----------
+    rewired : anything may differ; see `RowStream.migrate`
 
     Raises
     ------
-    SpecError : the states differ in something other than nodes
+    SpecError : the states differ in something other than nodes; or, if `rewired`, the other network has rows that these
+        streams have not
     """
     old_states, new_states = lower(before).states, lower(after).states
-    ways = state_mappings(before, after, old_states, new_states)
+    ways = state_mappings(before, after, old_states, new_states, rewired=rewired)
     return [_migrate_stream(part, old_states, new_states, ways) for part in parts]
 
 
+def change_streams(parts: list[bytes], network: Network, change: Callable[[str, Array], Array]) -> list[bytes]:
+    """Return the saved bytes of streams with their states of fixed size replaced; see `RowStream.change_states`."""
+    states = lower(network).states
+    streams = [SavedValues({}, 0) for _ in parts]
+    for saved, part in zip(streams, parts, strict=True):
+        restore_state(saved, part, states, sys.maxsize)
+    begun = [saved for saved in streams if saved.position]
+    for key, spec in states.items() if begun else ():
+        if spec.kind == "fixed":
+            before = np.stack([as_numbers(saved.values[key], np.dtype(spec.dtype)) for saved in begun])
+            after = change(key, before.reshape(len(begun), *spec.shape))
+            for saved, value in zip(begun, after, strict=True):
+                saved.values = {**saved.values, key: np.ascontiguousarray(value, spec.dtype)}
+    return [save_state(saved, states) for saved in streams]
+
+
 def state_mappings(
-    before: Network, after: Network, old_states: Mapping[str, Any], new_states: Mapping[str, Any]
+    before: Network,
+    after: Network,
+    old_states: Mapping[str, Any],
+    new_states: Mapping[str, Any],
+    *,
+    rewired: bool = False,
 ) -> dict[str, tuple[NodeEntries, NodeEntries]]:
     """Return the old and new entries of each state whose entries follow nodes, by key.
 
     Parameters
     ----------
     old_states, new_states : states of the two networks by key: objects with a shape
+    rewired : anything may differ; edges of fabrics do not count then
 
     Raises
     ------
@@ -46,10 +73,14 @@ def state_mappings(
     old, new = node_layers_in(before.layers), node_layers_in(after.layers)
     ways: dict[str, tuple[NodeEntries, NodeEntries]] = {}
     for path in old.keys() & new.keys():
-        if old[path].without_masks() == new[path].without_masks():
+        same = old[path].without_masks() == new[path].without_masks()
+        if same or (
+            rewired and old[path].state_entries().keys() - {"past"} == new[path].state_entries().keys() - {"past"}
+        ):
             of, to = old[path].state_entries(), new[path].state_entries()
             ways |= {f"{path}/{name}": (of.get(name, to[name]), to[name]) for name in to}
-    _check(old_states, new_states, ways)
+    if not rewired:
+        _check(old_states, new_states, ways)
     return ways
 
 
@@ -77,8 +108,15 @@ def _migrate_stream(
         if key in ways:
             value = saved.values.get(key, np.zeros((0, *spec.shape[1:]), np.float32))
             values[key] = migrate_state(value, old_states.get(key, spec).shape, spec.shape, *ways[key])
-        else:
+        elif old_states.get(key) == spec:
             values[key] = saved.values[key]
+        elif spec.kind == "rows":
+            raise SpecError(
+                f"streams cannot continue in the other network: its state {key} has rows, these streams have none",
+                hint="reset the streams first",
+            )
+        else:
+            values[key] = np.full(spec.shape, spec.start, spec.dtype)
     return save_state(SavedValues(values, saved.position), new_states)
 
 

@@ -22,6 +22,7 @@ from volumetric.graph.ops import Graph
 from volumetric.graph.program_cache import ProgramCache
 from volumetric.network import Network, Params, check_params
 from volumetric.network.grid import Coord
+from volumetric.run.device import Device
 from volumetric.run.graph.network_graph import graph_of, resumed_states
 from volumetric.run.kv_value import as_numbers
 from volumetric.run.lower import is_endless, looks_ahead, lower
@@ -58,16 +59,20 @@ class ResidentStream(RowStream):
     Parameters
     ----------
     graphs : the device for tensor graphs; on a CPU it must be batch-invariant
+    device : device for networks that `migrate` continues with and that cannot run so; None: they are refused
     network : a network that `stays_resident`
     batch : number of streams
     """
 
-    def __init__(self, graphs: Any, network: Network, params: Params, *, batch: int = 1) -> None:
+    def __init__(
+        self, graphs: Any, network: Network, params: Params, *, batch: int = 1, device: Device | None = None
+    ) -> None:
         if batch < 1:
             raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
         check_params(network, params)
         self.network: Network = network
         self.batch: int = batch
+        self._params, self._device = params, device
         self._graphs, self._store, self._programs = graphs, graphs.store(), ProgramCache()
         for key, value in params.items():
             self._store.write(key, value.values())
@@ -176,7 +181,9 @@ class ResidentStream(RowStream):
         return stream
 
     def _open_with(self, network: Network, params: Params) -> RowStream:
-        return ResidentStream(self._graphs, network, params, batch=self.batch)
+        if self._device is not None and not stays_resident(network, params):
+            return RowStream(self._device, network, params, batch=self.batch)
+        return ResidentStream(self._graphs, network, params, batch=self.batch, device=self._device)
 
     def strength(self, key: str) -> Array:
         """Return the same as other streams; only the means are copied back, not the state."""

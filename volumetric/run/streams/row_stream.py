@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -69,6 +69,7 @@ class RowStream(HasNodeMasks, HasPage):
         if options is None and is_endless(plan):
             options = RunOptions(context=sys.maxsize)
         self._opened = device, params, options
+        self._params = params
         self._executable = device.compile(plan, params, options)
         self._node_masks = NodeMasks(network, params)
         self._masked_executable = MaskedExecutable(self._executable, self._node_masks, plan.params)
@@ -185,18 +186,24 @@ class RowStream(HasNodeMasks, HasPage):
         streams.restore(self.save())
         return streams
 
-    def migrate(self, network: Network, params: Params) -> RowStream:
+    def migrate(self, network: Network, params: Params, *, rewired: bool = False) -> RowStream:
         """Return independent streams that continue from here, of a network whose fabrics have more or fewer nodes.
 
         States and masks follow node ids; new nodes start with initial states.
 
+        Parameters
+        ----------
+        rewired : links, edges, clocks and layers may differ, too. A state with the same key and shape in both networks
+            continues, others start anew
+
         Raises
         ------
-        SpecError : the states of the two networks differ in something other than nodes
+        SpecError : the states of the two networks differ in something other than nodes; or, if `rewired`, the other
+            network has rows that these streams have not
         """
         from volumetric.run.streams.migration import migrate_streams
 
-        parts = migrate_streams(self._unpack(self.save())[0], self.network, network)
+        parts = migrate_streams(self._unpack(self.save())[0], self.network, network, rewired=rewired)
         streams = self._open_with(network, params)
         streams.restore(
             SEAL.pack(
@@ -205,6 +212,39 @@ class RowStream(HasNodeMasks, HasPage):
             )
         )
         return streams
+
+    def state(self) -> dict[str, Array]:
+        """Return a copy of all states of fixed size, ``[batch, …]`` by key; none of streams without rows."""
+        values: dict[str, Array] = {}
+
+        def read(key: str, value: Array) -> Array:
+            values[key] = value.copy()
+            return value
+
+        self._changed_parts(read)
+        return values
+
+    def change_states(self, change: Callable[[str, Array], Array]) -> None:
+        """Replace the states of fixed size of all streams that have run rows.
+
+        Parameters
+        ----------
+        change : takes the key and the values ``[streams, …]`` of a state, and returns the new values
+        """
+        parts = self._changed_parts(change)
+        self.restore(
+            SEAL.pack(StreamHeader(lengths=list(map(len, parts)), masked=self._node_masks.masked_ids()), parts)
+        )
+
+    def _changed_parts(self, change: Callable[[str, Array], Array]) -> list[bytes]:
+        from volumetric.run.streams.migration import change_streams
+
+        return change_streams(self._unpack(self.save())[0], self.network, change)
+
+    @property
+    def params(self) -> Params:
+        """Weights of the network."""
+        return self._params
 
     def _open_with(self, network: Network, params: Params) -> RowStream:
         """Return new streams of another network on the same device."""

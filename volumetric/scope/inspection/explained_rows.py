@@ -145,7 +145,8 @@ def _checked(network: Network, rows: Array | Mapping[str, Array], row: int) -> t
     single: dict[str, Array] = {}
     for name, value in named.items():
         x = np.asarray(value)
-        many = name in ports and x.ndim == 2 + len(ports[name].shape)
+        width = ports[name].shape if name in ports else (1,)  # a port of the first layer has vectors
+        many = x.ndim == 2 + len(width)
         if many and not 0 <= row < len(x):
             raise SpecError(f"there is no sequence {row} among {len(x)}")
         single[name] = x[row : row + 1] if many else x[None]

@@ -19,7 +19,14 @@ export function observable(value) {
 export function linkState() {
   const read = () => new URLSearchParams(location.hash.slice(1));
   let entries = read(), waiting = 0;
-  const write = () => { waiting = 0; history.replaceState(null, "", `#${entries}`); };
+  const write = () => {
+    waiting = 0;
+    try {
+      history.replaceState(null, "", `#${entries}`);
+    } catch {
+      // a frame of a notebook has no address of its own
+    }
+  };
   addEventListener("hashchange", () => { entries = read(); });
   return {
     get: (key, fallback = null) => entries.get(key) ?? fallback,

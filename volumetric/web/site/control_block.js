@@ -5,7 +5,7 @@ const PLACES_AT = 60;
 const NEAR_AT = 4;
 
 /** Words of the block for `rows` rows from `position` on. */
-export function controlWords({ block, places, singles, line, pages }, position, rows) {
+export function controlWords({ block, places, owners, singles, line, pages }, position, rows) {
   if (rows === 1 && singles) {
     const words = new Uint32Array(PLACES_AT + 4);
     words.set([1, 1, 0, 1]);
@@ -14,10 +14,11 @@ export function controlWords({ block, places, singles, line, pages }, position, 
     return words;
   }
   const blocks = Math.ceil(rows / block);
-  const words = new Uint32Array(PLACES_AT + 5 * places);
+  const starts = PLACES_AT + 4 * places + owners;
+  const words = new Uint32Array(starts + blocks);
   words.set([rows, 0, blocks, 1]);
-  for (let i = 0; i < Math.min(rows, places); i++) words.set([position + i, line, rows, 0], PLACES_AT + 4 * i);
-  for (let b = 0; b < Math.min(blocks, places); b++) words[PLACES_AT + 4 * places + b] = b * block;
+  words.set([position, line, rows, 0], PLACES_AT);
+  for (let b = 0; b < blocks; b++) words[starts + b] = b * block;
   return words;
 }
 

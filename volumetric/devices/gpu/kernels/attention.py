@@ -31,6 +31,7 @@ class AttentionShape:
     rotary : leading elements of a head that are rotated, 0 for none
     state : whether rows follow the cache's position; otherwise calls are independent
     half : whether the cache is float16
+    together : rows of a call, if there is no state; 0: those of one sequence
     near : whether the control block may list the pages of a sequence; those of one window width, or without a window
     """
 
@@ -54,6 +55,7 @@ class AttentionShape:
     rotary: int = 0
     state: bool = True
     half: bool = False
+    together: int = 0
     near: bool = True
 
     @property
@@ -81,7 +83,7 @@ class AttentionShape:
     @property
     def page(self) -> int:
         """Rows of a page; without a state one page holds the call's rows."""
-        return PAGE if self.state else self.context
+        return PAGE if self.state else self.together or self.context
 
     @property
     def pages(self) -> int:

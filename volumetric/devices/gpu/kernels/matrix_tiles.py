@@ -104,7 +104,9 @@ of 576 x 576 take 11 µs either way, 16 rows of 4096 x 4096 half of the time."""
 _MOST_SUMS = 64 * 64
 """Sums of a subgroup that fit its registers."""
 TUNED_ROWS = (16, 64, 512)
-"""Numbers of rows for which a search is made; others take the cut of the next smaller one."""
+"""Numbers of rows for which a search is made; others take the cut of the next smaller one, up to `MOST_TUNED_ROWS`."""
+MOST_TUNED_ROWS = 1024
+"""Beyond so many rows the largest tiles leave work for the whole device, which the search for 512 did not know."""
 _LEAST_STEPS = 8
 _SPLIT_ROWS = 64
 """Up to so many rows the weights are most of what is read, and steps are split until every processor reads."""
@@ -180,17 +182,17 @@ def halved_stride(k: int) -> int:
     return _ROW_UNIT * ceil_div(k, _ROW_UNIT)
 
 
-def halve_rows(shape: MatmulShape, *, times: int = 1) -> Dispatch:
+def halve_rows(shape: MatmulShape, *, times: int = 1, keep: bool = False) -> Dispatch:
     """Rows of x after the norm as halves, and what each must be multiplied by; `times` rows for each row of the call.
 
-    Buffers: x, norm_params, halved, undo, ctl.
+    Buffers: x, norm_params, halved, undo, ctl; with `keep` y, the rows after the norm as float32.
     """
     names = ("K", "NORM", "EPS", "NORM_UNIT", "HAS_NORM_WEIGHT", "HAS_NORM_BIAS")
     constants = shape.constants()
     return Dispatch(
         kernel="halve_rows",
         grid=WorkgroupGrid(x=1, rows_each=1, times=times),
-        constants={"WG": 256 if shape.k > 1024 else 128, "STRIDE": halved_stride(shape.k), "TIMES": times}
+        constants={"WG": 256 if shape.k > 1024 else 128, "STRIDE": halved_stride(shape.k), "TIMES": times, "KEEP": keep}
         | {name: constants[name] for name in names},
     )
 

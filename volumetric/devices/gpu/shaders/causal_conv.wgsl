@@ -14,8 +14,8 @@ const HELD: u32 = (REACH * CHANNELS + 3u) / 4u * 4u;
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let j = group.x * WG + lid;
     if (group.y >= ctl.pieces || j >= CHANNELS) { return; }
-    let start = ctl.places[group.y].w;
-    let place = ctl.places[start];
+    let place = ctl.places[group.y];
+    let start = place.w;
     let end = place.z;
     let before = (place.y * RING + place.x % RING) * HELD + j;
     if (group.z == 0u) {

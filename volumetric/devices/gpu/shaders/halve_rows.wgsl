@@ -1,10 +1,11 @@
 // For each row of x, after its norm, halves for the matrix units: the row times a power of two with which its largest
 // element is near 2^14, and the power of two that undoes it. So no row overflows, and its small elements keep their digits.
 // There are TIMES rows of x for each row of the call. Rows are padded with zeros to STRIDE halves. A row with infinity or NaN
-// keeps them, and is not scaled.
+// keeps them, and is not scaled. With KEEP the rows after the norm are written, too.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;            // (rows, K4)
 @group(0) @binding(1) var<storage, read_write> halved: array<vec2<u32>>;  // (rows, STRIDE / 4)
 @group(0) @binding(2) var<storage, read_write> undo: array<f32>;          // (rows)
+@group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;       // (rows, K4)
 @group(0) @binding(4) var<storage, read> norm_params: array<vec4<f32>>;  // gain (K4), then bias (K4)
 
 const K4: u32 = (K + 3u) / 4u;
@@ -37,7 +38,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let powers = halving_powers(team_max(f32(top >> 23u), lid, WG));
     if (lid == 0u) { undo[row] = powers.y; }
     for (var v = lid; v < STRIDE / 4u; v += WG) {
-        let r = select(vec4<f32>(0.0), powers.x * normed(row, min(v, K4 - 1u), mean, shift, factor), v < K4);
+        let own = normed(row, min(v, K4 - 1u), mean, shift, factor);
+        if (KEEP) { if (v < K4) { y[row * K4 + v] = own; } }
+        let r = select(vec4<f32>(0.0), powers.x * own, v < K4);
         halved[row * (STRIDE / 4u) + v] = vec2<u32>(pack2x16float(r.xy), pack2x16float(r.zw));
     }
 }

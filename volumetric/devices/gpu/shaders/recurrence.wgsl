@@ -16,8 +16,8 @@ const STRIDE: u32 = (HIDDEN + 3u) / 4u * 4u;
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let j = group.x * WG + lid;
     if (group.y >= ctl.pieces || j >= HIDDEN) { return; }
-    let start = ctl.places[group.y].w;
-    let place = ctl.places[start];
+    let place = ctl.places[group.y];
+    let start = place.w;
     let row = start + args.step;
     if (row >= place.z) { return; }
     let position = place.x + args.step;

@@ -23,8 +23,8 @@ var<workgroup> sums: array<f32, TILE * PARTS>;
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     if (group.y >= ctl.pieces) { return; }
-    let start = ctl.places[group.y].w;
-    let place = ctl.places[start];
+    let place = ctl.places[group.y];
+    let start = place.w;
     let end = place.z;
     let base = group.x * CH;
     let channel = min(base + lid % CH, INNER - 1u);

@@ -9,26 +9,34 @@ struct Control {
     blocks: u32,   // of the others
     pieces: u32,
     near: array<vec4<u32>, NEAR_PAGES / 4u>,  // the first pages of the only single
-    // Of a row: its position, the line of its page table, the end row of its sequence. The last word belongs to the
-    // sequence with the number of this row: its first row.
+    // Of a sequence: the position of its first row, the line of its page table, its end row and its first row. Singles
+    // have a row each, and so does every sequence of a call without blocks.
     places: array<vec4<u32>, PLACES>,
-    starts: array<vec4<u32>, PLACES / 4u>,  // of each block its first row, and in the high half that of its piece
+    owners: array<vec4<u32>, LISTED_ROWS / 8u>,    // of each row the number of its sequence, 16 bits, if there are blocks
+    starts: array<vec4<u32>, LISTED_BLOCKS / 4u>,  // of each block its first row, and in the high half that of its sequence
 }
 @group(0) @binding(14) var<uniform> ctl: Control;
 
-// Calls of more rows have one sequence, whose last place and block continue.
+// Calls of more rows have one sequence, whose last block continues.
 const PLACES: u32 = 512u;
+const LISTED_ROWS: u32 = 4096u;
+const LISTED_BLOCKS: u32 = 1024u;
 const NEAR_PAGES: u32 = 56u;
 
+// Position of a row; the line, the end row and the first row of its sequence.
 fn row_place(row: u32) -> vec4<u32> {
-    let at = min(row, PLACES - 1u);
-    let place = ctl.places[at];
-    return vec4<u32>(place.x + row - at, place.yzw);
+    var sequence = row;
+    if (ctl.blocks > 0u) {
+        let at = min(row, LISTED_ROWS - 1u);
+        sequence = (ctl.owners[at / 8u][at / 2u % 4u] >> (at % 2u * 16u)) & 0xffffu;
+    }
+    let place = ctl.places[min(sequence, PLACES - 1u)];
+    return vec4<u32>(place.x + row - place.w, place.yzw);
 }
 
 // First row of a block, and of the sequence it belongs to.
 fn block_start(block: u32, each: u32) -> vec2<u32> {
-    let at = min(block, PLACES - 1u);
+    let at = min(block, LISTED_BLOCKS - 1u);
     let start = ctl.starts[at / 4u][at % 4u];
     return vec2<u32>((start & 0xffffu) + (block - at) * each, start >> 16u);
 }

@@ -1,6 +1,6 @@
 // A matrix as coloured cells on a canvas, with the exact value under the pointer.
 import { h, short } from "../elements.js";
-import { colourTable } from "./colours.js";
+import { colourTable, gradient } from "./colours.js";
 
 /**
  * Return {element, canvas, update(matrix), destroy()}.
@@ -8,11 +8,14 @@ import { colourTable } from "./colours.js";
  * matrix: {data: typed array, shape: [rows, columns], rowNames?, columnNames?, range?: [low, high]}; a range around 0 is
  * made for maps around 0. options: {map, label, name (for screen readers, without a label), tooltip,
  * describe(row, column, value) → text, onPick(row, column), onHover(row or null, column), announce(text) (of a cell
- * reached by keys), blank(row, column) → true for a cell that is not drawn, cell}
+ * reached by keys), blank(row, column) → true for a cell that is not drawn, cell}; with rowHeight in pixels the columns
+ * fill the width, names of rows stand on the left, and a legend below: {rowHeight, legend(value) → text}
  */
 export function heatMap(matrix, options = {}) {
   const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": options.name ?? options.label ?? "matrix", class: "heat" });
-  const element = h("figure", { class: "chart" }, options.label ? h("figcaption", {}, options.label) : null, canvas);
+  const names = h("div", { class: "heat-names", "aria-hidden": "true" }), legend = h("div", { class: "heat-legend" });
+  const body = options.rowHeight ? [h("div", { class: "heat-wide" }, names, canvas), legend] : canvas;
+  const element = h("figure", { class: "chart" }, options.label ? h("figcaption", {}, options.label) : null, body);
   let current = matrix, at = [0, 0];
 
   function limits() {
@@ -29,7 +32,8 @@ export function heatMap(matrix, options = {}) {
     canvas.width = Math.max(1, columns);
     canvas.height = Math.max(1, rows);
     const side = options.cell ?? Math.max(1, Math.min(18, Math.floor(640 / Math.max(rows, columns))));
-    canvas.style.width = `${columns * side}px`;
+    canvas.style.width = options.rowHeight ? "100%" : `${columns * side}px`;
+    if (options.rowHeight) drawFrame(rows, low, high);
     canvas.style.imageRendering = "pixelated";
     const brush = canvas.getContext("2d"), image = brush.createImageData(canvas.width, canvas.height);
     for (let i = 0; i < rows * columns; i++) {
@@ -39,6 +43,15 @@ export function heatMap(matrix, options = {}) {
       image.data.set(finite ? [table[code], table[code + 1], table[code + 2], 255] : [194, 24, 91, 255], 4 * i);
     }
     brush.putImageData(image, 0, 0);
+  }
+  function drawFrame(rows, low, high) {
+    const height = options.rowHeight, text = options.legend ?? short;
+    canvas.style.height = `${rows * height}px`;
+    names.replaceChildren(...(current.rowNames ?? []).map((name, row) => h("span", {
+      style: `height:${height}px;line-height:${height}px`, class: row === current.chosen ? "chosen" : null, title: name,
+    }, name)));
+    const scale = h("span", { class: "heat-scale", style: `background:${gradient(options.map ?? (low < 0 ? "PuOr" : "viridis"))}` });
+    legend.replaceChildren(h("span", {}, text(low)), scale, h("span", {}, text(high)));
   }
   const describe = (row, column) => {
     const value = current.data[row * current.shape[1] + column];
@@ -76,5 +89,5 @@ export function heatMap(matrix, options = {}) {
     values: Array.from(current.data, value => (Number.isFinite(value) ? value : null)), rowNames: current.rowNames ?? [], columnNames: current.columnNames ?? [],
   });
   draw();
-  return { element, canvas, update(next) { current = next; draw(); }, destroy() { element.remove(); } };
+  return { element, canvas, update(next, more = {}) { current = next; Object.assign(options, more); draw(); }, destroy() { element.remove(); } };
 }

@@ -18,7 +18,7 @@ export function showNetwork({ source, choose, data }) {
   fill();
   return {
     element: h("div", {},
-      h("p", { class: "dim" }, `${short(data.scene.names.length)} nodes in ${short(source.layers.length)} layers, ${short(count)} weights`),
+      h("p", { class: "dim" }, `${short(data.scene.names.length)} nodes in ${short(source.layers.length)} ${source.layers.length === 1 ? "layer" : "layers"}, ${short(count)} weights`),
       source.layers.length > 8 ? find : null, list,
       source.missing.map(text => h("p", { class: "dim inspect-sentence" }, source.live ? "" : `${text}.`))),
   };
