@@ -55,6 +55,7 @@ def save_web(
     rows: Sequence[int] = (1, 64),
     context: int | None = None,
     dtype: str | None = None,
+    variants: tuple[str, ...] | None = None,
     learn: TrainConfig | bool = False,
 ) -> WebPage:
     """Write `source` as a page that runs it on the GPU of whoever opens it. Needs no GPU.
@@ -70,7 +71,7 @@ def save_web(
     title : heading of the page; None: the source's name
     licence : licence of the weights, which the page shows; None: what the source's files say
     image : height and width of the image that the network's input is; None: by its shape
-    rows, context, dtype, learn : as for `volumetric.web.export_network`
+    rows, context, dtype, variants, learn : as for `volumetric.web.export_network`
 
     Raises
     ------
@@ -81,7 +82,8 @@ def save_web(
     task = task_beside(source) if isinstance(source, str | os.PathLike) else None
     named = title or (_title_of(source, task) if isinstance(source, str | os.PathLike) else None)
     options: dict[str, Any] = {
-        "params": params, "title": named, "rows": rows, "context": context, "dtype": dtype, "learn": learn,
+        "params": params, "title": named, "rows": rows, "context": context, "dtype": dtype, "variants": variants,
+        "learn": learn,
     }  # fmt: skip
 
     def export(folder: Path) -> dict[str, Any]:
