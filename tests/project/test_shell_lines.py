@@ -18,6 +18,7 @@ RUN_BY = {
     "docs/programs.md": "test_programs_document.py",
     "docs/scope.md": "test_scope_document.py",
     "docs/stacks.md": "test_stacks_document.py",
+    "docs/web.md": "test_web_document.py",
 }
 """Documents whose tests look closer at what their lines leave."""
 

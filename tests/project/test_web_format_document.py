@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.project.printed_results import assert_printed, examples
-from volumetric.devices.gpu.call_schedule import CONTROL_BYTES, NEAR_PAGES, PLACES
+from volumetric.devices.gpu.call_schedule import LISTED_ROWS, NEAR_PAGES, PLACES, SequenceSpan, control_words
+from volumetric.devices.gpu.kernels.dispatch import CallRows
 from volumetric.web.export_network import FORMAT, VERSION
 from volumetric.web.variants import ALIGNMENT, VARIANTS
 from volumetric.web.weight_pieces import PIECE_BYTES
@@ -29,5 +30,7 @@ def test_names_and_numbers_are_those_of_the_code() -> None:
     assert f"parts begin at multiples of {ALIGNMENT}" in page
     assert f'"places": {PLACES}' in page
     assert f"`pages` (at most {NEAR_PAGES}), then zeros" in page
-    assert CONTROL_BYTES == 4 * (60 + 5 * PLACES)
+    assert f'"owners": {LISTED_ROWS // 2}' in page
+    words = control_words([SequenceSpan(1, 5, 9)], CallRows(9, 0, 3, 1), 4)
+    assert words[60 + 4 * PLACES + LISTED_ROWS // 2 :][:3].tolist() == [0, 4, 8]
     assert all(f'"{variant.label}"' in page for variant in VARIANTS.values())

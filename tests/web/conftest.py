@@ -14,7 +14,7 @@ from tests.web.engine_page import EnginePage
 from tests.web.page_views import WebPages
 from tests.web.static_server import StaticServer, static_server
 
-_WEBGPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
+_WEBGPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--disable-gpu-watchdog")
 _SITE = Path(volumetric.__file__).parent / "web" / "site"
 
 

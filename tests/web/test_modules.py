@@ -14,9 +14,14 @@ from tests.devices import narrowed
 from tests.gpu.dawn_driver import ROOT, environment_or_skip
 from tests.networks import tiny_llama
 from tests.web.networks import NETWORKS
+from volumetric import sequential
+from volumetric.layers import Conv2d, Flatten, LayerNorm
 from volumetric.loaders.loaded_model import open_model
 from volumetric.network import initialise
+from volumetric.train import AdamW, CrossEntropy, TrainConfig
 from volumetric.web import export_network
+from volumetric.web.learner_network import LearnerNetwork
+from volumetric.web.neat_population import NeatPopulation
 
 TINT = """
 import json, sys
@@ -47,6 +52,10 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     for family in ("gpt_oss_mxfp4", "gemma3", "mamba2", "llama4", "gpt2"):
         export_network(open_model(ROOT / "tests" / "fixtures" / "hf_tiny" / family), home / family, context=64)
     export_network(ROOT / "tests" / "fixtures" / "hf_encoders" / "bert_judge", home / "encoder", context=16)
+    images = sequential((1, 8, 8), Conv2d(1, 4, 3, activation="relu"), Flatten(), LayerNorm(144), 10)
+    config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(), clip=1.0)
+    export_network(LearnerNetwork(images, initialise(images, 1), config), home / "learner")
+    export_network(NeatPopulation(), home / "population")
     for folder in home.iterdir():
         found |= dict.fromkeys(json.loads((folder / "network.json").read_text(encoding="utf-8"))["modules"])
     return list(found)

@@ -151,7 +151,7 @@ def _with_names(name: str, text: str) -> str:
     """Return a script that imports ``"@page/NAME"``; the loader puts addresses in place of that."""
     if name.startswith(_VENDOR):
         return text
-    return _IMPORT.sub(lambda found: f'{found[1]}"@page/{_resolve(name, found[2])}"', text)
+    return _IMPORT.sub(lambda match: f'{match[1]}"@page/{_resolve(name, match[2])}"', text)
 
 
 def _resolve(name: str, relative: str) -> str:

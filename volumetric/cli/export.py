@@ -21,6 +21,7 @@ def export(
     *,
     web: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     single_file: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    learn: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     title: str | None = None,
     licence: Annotated[str | None, Parameter(name=["--licence", "--license"])] = None,
     image: str | None = None,
@@ -43,6 +44,8 @@ def export(
         Write a page; convert writes all other formats.
     single_file : bool
         Put everything into one HTML file, of 32 MiB at most, which opens by a double click.
+    learn : bool
+        Let the network learn in the page, by Adam: from classes if the model has any, else from numbers.
     title : str
         Heading of the page; default: the source's name.
     licence : str
@@ -73,7 +76,7 @@ def export(
     with console.progress(f"exporting {source}…"):
         page = save_web(
             source, out, single_file=single_file, title=title, licence=licence, image=_size_of(image), dtype=dtype,
-            context=context,
+            context=context, learn=learn,
         )  # fmt: skip
     console.write(f"{out}: {page.title} as a page ({page.view}), {byte_size(page.bytes)}\n")
     if single_file:

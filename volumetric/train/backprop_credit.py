@@ -40,8 +40,8 @@ class BackpropCredit(CreditStrategy):
                 norm, good = program.run([knobs])[0].tolist()
         else:
             [one] = ready
-            before = self._before(one)
-            return _update_of(one, self._step(one).run([*arrays.noise(one.of, 0), *one.arrays, knobs, *before])[0])
+            inputs = [*arrays.noise(one.of, 0), *one.arrays, knobs, *self._before(one)]
+            return _update_of(one, self.step_program(one).run(inputs)[0])
         return Update(tally=tally, norm=norm, steepest=norm, good=bool(good))
 
     def updates(self, batches: Sequence[AnySamples], rates: Sequence[float]) -> list[Update] | None:
@@ -54,7 +54,7 @@ class BackpropCredit(CreditStrategy):
             try:
                 [one], scale = self._prepare(batch)
                 if one.of is not of or program is None:  # picked batches of one size share their pass
-                    of, program, before = one.of, self._step(one), self._before(one)
+                    of, program, before = one.of, self.step_program(one), self._before(one)
                 knobs = arrays.knobs(rate, scale, arrays.updates + ahead + 1)
                 runs.append((program, one, [*arrays.noise(one.of, 0, ahead), *one.arrays, knobs, *before]))
             except Exception:
@@ -77,7 +77,7 @@ class BackpropCredit(CreditStrategy):
             self._time.prepare_picked(batch) if isinstance(batch, PickedBatch) else self._time.prepare_update([batch])
         )
 
-    def _step(self, one: PreparedBatch[ForwardPass]) -> GraphProgram:
+    def step_program(self, one: PreparedBatch[ForwardPass]) -> GraphProgram:
         """Return the program of an update by one batch."""
         arrays = self._arrays
         rule = arrays.rule(one.posed.counts)

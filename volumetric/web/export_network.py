@@ -20,6 +20,7 @@ from volumetric.web.weight_pieces import WeightPieces
 
 if TYPE_CHECKING:
     from volumetric.network import Params
+    from volumetric.train import TrainConfig
 
 FORMAT: Final = "volumetric.web"
 VERSION: Final = 1
@@ -59,13 +60,15 @@ def export_network(
     variants: tuple[str, ...] | None = None,
     title: str | None = None,
     samples: int = 64,
+    learn: TrainConfig | bool = False,
 ) -> ExportReport:
     """Write `source` as a folder for browsers. Needs no GPU; the folder appears whole or not at all.
 
     Parameters
     ----------
     source : path, hub id or ``pkg:module`` of a model; a `LoadedModel`; a `Network` or `Clocked` with `params`; a
-        `Genome`, or several of one interface
+        `Genome`, or several of one interface; a `LearnerNetwork`, which learns in the page; a `NeatPopulation`, which
+        evolves there
     params : weights of a network
     rows : numbers of rows of calls, for networks on rows; prompts of language models have their own
     context : most tokens; None: 1024 for language models, 128 for encoders, or what the model has learned if it is less
@@ -73,6 +76,8 @@ def export_network(
     variants : names of `volumetric.web.variants.VARIANTS`; None: ``("subgroups", "plain")``
     title : short name; None: the source's
     samples : samples of a launch of a population
+    learn : export the updates, too, so that the network learns in the page, see `LearnerNetwork`; True: by Adam, from
+        classes if the model has any, else from numbers
 
     Raises
     ------
@@ -84,8 +89,9 @@ def export_network(
 
     chosen = chosen_variants(variants)
     kind = recorded_kind(
-        source, params=params, rows=tuple(rows), context=context, dtype=dtype, title=title, samples=samples
-    )
+        source, params=params, rows=tuple(rows), context=context, dtype=dtype, title=title, samples=samples,
+        learn=learn,
+    )  # fmt: skip
     return write_folder(kind, folder, chosen)
 
 

@@ -17,7 +17,9 @@ from volumetric.web.page_hints import VIEWS
 SINGLE_BYTES: Final = 32 << 20
 """Most bytes of a page of one file: browsers parse all of it before they show anything."""
 _TITLE: Final = "<title>A network</title>"
-_TEXTS: Final = {"language": ("text.js", "language.js"), "encoder": ("text.js", "encoder.js")}
+_TEXTS: Final = {
+    "language": ("text.js", "language.js"), "encoder": ("text.js", "encoder.js"), "learner": ("learner.js",),
+}  # fmt: skip
 """Kind → scripts that the engine loads for it alone."""
 _CONTROLS: Final = "controls.css"
 
@@ -81,9 +83,12 @@ def _scripts(network: Mapping[str, Any], entry: str) -> dict[str, str]:
     if view not in VIEWS:
         raise SpecError(
             f"there is no page for a network of the kind {kind}",
-            hint="use engine.js from a page of your own: see docs/web.md",
+            hint="a page teaches images of classes; other networks learn with engine.js in a page of your own"
+            if kind == "learner"
+            else "use engine.js from a page of your own: see docs/web.md",
         )
-    return scripts_for([entry, f"views/{view}.js", "worker.js", *_TEXTS.get(kind, ())], _site())
+    texts = ("neat/population.js",) if "evolution" in (network.get("population") or {}) else _TEXTS.get(kind, ())
+    return scripts_for([entry, f"views/{view}.js", "worker.js", *texts], _site())
 
 
 def _style(network: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ FOR_KIND: Final[Mapping[str, str]] = {
     "encoder": "similarity",
 }
 """Kind of network → view, unless another one fits better."""
-VIEWS: Final = frozenset({*FOR_KIND.values(), "field", "image", "cartpole"})
+VIEWS: Final = frozenset({*FOR_KIND.values(), "field", "image", "cartpole", "learn_digits", "neat"})
 """Names of the page's views."""
 _FLAT_IMAGES: Final = {64: (8, 8), 784: (28, 28)}
 """Numbers of inputs of classifiers that are taken for images: of scikit-learn's digits, and of MNIST."""
@@ -48,6 +48,14 @@ def page_hints(
         inputs = {"input": {"shape": [population["inputs"]], "dtype": "float32"}}
         outputs = {"output": {"shape": [population["outputs"]], "dtype": "float32"}}
     hints: dict[str, Any] = {"view": FOR_KIND.get(kind)}
+    if population is not None and "evolution" in population:
+        return {"view": "neat"}
+    if kind == "learner" and len(inputs) == len(outputs) == 1:
+        output = next(iter(outputs.values()))
+        classes = "classes" in next(iter(network["learner"]["targets"].values()))
+        picture = _image(next(iter(inputs.values())), output, image) if classes else None
+        shown = {next(iter(outputs)): {"classes": True, "scores": "logits"}}
+        return hints if picture is None else {"view": "learn_digits", "image": picture, "outputs": shown}
     if kind in ("rows", "sequences", "stream", "ticks"):
         hints["fields"] = {name: _fields(port, task) for name, port in inputs.items()}
         if task is not None and task.outputs and len(outputs) == 1:
@@ -81,7 +89,7 @@ def genome_drawing(genome: Any, task: EvolvedTask | None = None) -> dict[str, An
         members.setdefault(column, []).append(node)
     names = dict(enumerate(task.inputs)) | {wide + i: name for i, name in enumerate(task.outputs)} if task else {}
 
-    def drawn(node: int, column: int) -> dict[str, Any]:
+    def place(node: int, column: int) -> dict[str, Any]:
         beside = members[column]
         role = f"in {node}" if node < wide else f"out {node - wide}" if node < wide + out else f"node {node}"
         return {
@@ -97,7 +105,7 @@ def genome_drawing(genome: Any, task: EvolvedTask | None = None) -> dict[str, An
         for one in on
         if int(one["source"]) in index and int(one["target"]) in index
     ]
-    return {"nodes": [drawn(node, column) for node, column in columns.items()], "edges": edges}
+    return {"nodes": [place(node, column) for node, column in columns.items()], "edges": edges}
 
 
 def _reads_cartpole(inputs: Mapping[str, Any]) -> bool:

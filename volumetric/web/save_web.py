@@ -14,6 +14,7 @@ from volumetric.base.atomic import write_atomic
 from volumetric.base.notebook_html import ShowsFields
 from volumetric.loaders.directory import new_directory
 from volumetric.network import Params
+from volumetric.train import TrainConfig
 from volumetric.web.evolved_task import EvolvedTask, champion_of, task_beside
 from volumetric.web.export_network import MANIFEST, export_network
 from volumetric.web.page_files import page_files, single_page
@@ -54,20 +55,23 @@ def save_web(
     rows: Sequence[int] = (1, 64),
     context: int | None = None,
     dtype: str | None = None,
+    variants: tuple[str, ...] | None = None,
+    learn: TrainConfig | bool = False,
 ) -> WebPage:
     """Write `source` as a page that runs it on the GPU of whoever opens it. Needs no GPU.
 
     Parameters
     ----------
     source : path, hub id or ``pkg:module`` of a model, or the directory of a run of evolution; a model of
-        `volumetric.load`; the result of `volumetric.evolve`; a `Genome`; a `Network` or `Clocked` with `params`
+        `volumetric.load`; the result of `volumetric.evolve`; a `Genome`; a `Network` or `Clocked` with `params`; a
+        `LearnerNetwork` or a `NeatPopulation`
     out : folder to write, or with `single_file` one HTML file; it appears whole or not at all
     single_file : put everything into one HTML file, which opens without a server
     params : weights of a network
     title : heading of the page; None: the source's name
     licence : licence of the weights, which the page shows; None: what the source's files say
     image : height and width of the image that the network's input is; None: by its shape
-    rows, context, dtype : as for `volumetric.web.export_network`
+    rows, context, dtype, variants, learn : as for `volumetric.web.export_network`
 
     Raises
     ------
@@ -77,7 +81,10 @@ def save_web(
     """
     task = task_beside(source) if isinstance(source, str | os.PathLike) else None
     named = title or (_title_of(source, task) if isinstance(source, str | os.PathLike) else None)
-    options: dict[str, Any] = {"params": params, "title": named, "rows": rows, "context": context, "dtype": dtype}
+    options: dict[str, Any] = {
+        "params": params, "title": named, "rows": rows, "context": context, "dtype": dtype, "variants": variants,
+        "learn": learn,
+    }  # fmt: skip
 
     def export(folder: Path) -> dict[str, Any]:
         """Write network.json with the page's hints, and weights; return the former."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,10 +15,13 @@ from volumetric.loaders.generation_config import GenerationDefaults
 from volumetric.loaders.loaded_model import LoadedModel, open_model
 from volumetric.network import Network, Params
 from volumetric.run.lower import looks_ahead, lower
+from volumetric.train import TrainConfig
 from volumetric.web.clocked_networks import ClockedNetwork
 from volumetric.web.genome_populations import GenomePopulation
 from volumetric.web.kinds import RecordedKind
 from volumetric.web.language_models import LanguageModel
+from volumetric.web.learner_network import LearnerNetwork, learner_of
+from volumetric.web.neat_population import NeatPopulation
 from volumetric.web.row_networks import RowNetwork
 from volumetric.web.text_encoders import TextEncoderModel
 
@@ -35,9 +39,15 @@ def recorded_kind(
     dtype: str | None = None,
     title: str | None = None,
     samples: int = 64,
+    learn: TrainConfig | bool = False,
 ) -> RecordedKind:
     """Return the network of a source, ready to be recorded; parameters and errors as of `export_network`."""
     _check_counts(rows, context, samples)
+    if learn:
+        model = _model_to_learn(source, params, dtype)
+        return learner_of(model, None if learn is True else learn, title or model.name, _origin(model))
+    if isinstance(source, LearnerNetwork | NeatPopulation):
+        return source if title is None else replace(source, title=title)
     if isinstance(source, Genome):
         return _of_genomes([source], rows, title, samples)
     if isinstance(source, Sequence) and source and all(isinstance(one, Genome) for one in source):
@@ -60,6 +70,18 @@ def recorded_kind(
     raise SpecError(
         f"source: expected a model, a network or genomes, got {type(source).__name__}",
         hint="pass a path, a LoadedModel, a Network or Clocked with params, or Genomes",
+    )
+
+
+def _model_to_learn(source: Any, params: Params | None, dtype: str | None) -> LoadedModel:
+    if isinstance(source, Network) and params is not None:
+        return _bare(source, params)
+    if isinstance(source, LoadedModel):
+        return source
+    if isinstance(source, str | os.PathLike):
+        return open_model(source, dtype)
+    raise SpecError(
+        f"learn: a {type(source).__name__} does not learn in a page", hint="pass a model, or a Network with params"
     )
 
 

@@ -97,7 +97,9 @@ MISTAKES = (
         "model and letters | same architecture | same type and sizes",
     ),
     on_command_line("scope of what is not there", "scope show model", "show | no file or directory | hub id"),
-    on_command_line("scope of a table", "scope points.csv --html", "points.csv | nothing of the run can be read | volumetric train"),
+    on_command_line(
+        "scope of a table", "scope points.csv --html", "points.csv | nothing of the run can be read | volumetric train"
+    ),
     on_command_line("recording without rows", "scope model -o a.scope", "scope model | needs rows | --in FILE"),
     on_command_line(
         "program check of a file that is not there",

@@ -5,6 +5,7 @@
 // can be sent again. `changed(messages)` is called after each answer.
 
 const at = id => document.getElementById(id);
+const rate = value => value.toFixed(value < 1 ? 2 : 1);
 
 export function makeTalk(answer, { empty = "", changed = () => {} } = {}) {
   let messages = [], running = null;
@@ -50,7 +51,7 @@ export function makeTalk(answer, { empty = "", changed = () => {} } = {}) {
     const say = () => {
       const seconds = (performance.now() - first) / 1000;
       if (count > 1 && seconds > 0)
-        at("speed").textContent = `${count} tokens, ${((count - 1) / seconds).toFixed(1)} tokens/s`;
+        at("speed").textContent = `${count} tokens, ${rate((count - 1) / seconds)} tokens/s`;
     };
     try {
       for await (const piece of answer(messages, running.signal)) {

@@ -96,6 +96,18 @@ def loss_graph(of: ForwardPass, weights: EmitWeights, *, outputs: bool = False) 
     return work.finish([forward.totals, *(y for y, _ in forward.slopes)] if outputs else [forward.totals])
 
 
+def predict_graph(of: ForwardPass, weights: EmitWeights) -> Graph:
+    """Return the graph of the outputs that have losses, with the weights as they are trained.
+
+    Inputs: those of the network. Outputs: in the order of the losses.
+    """
+    work = GraphBuilder(flush=True, parted=of.parted)
+    inputs, own = emit_inputs(work, of), weights(work)
+    options = EmitOptions(param=own, stack=own.stack, sequences=of.sequences)
+    outputs = emit_plan(work, of.plan, inputs, options).outputs
+    return work.finish([outputs[objective.name] for objective in of.objectives])
+
+
 def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
     """Return the graph that adds the gradients of a batch to their sums.
 

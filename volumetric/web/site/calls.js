@@ -68,8 +68,8 @@ export class Calls {
     for (const [name, port] of Object.entries(this.inputs)) {
       machine.write(port.buffer, packedRows(port, inputs.get(name), first, padded));
     }
-    machine.write(this.control.buffer, controlWords(this.control, position, padded));
-    const grid = gridRows(this.control, padded);
+    if (this.control) machine.write(this.control.buffer, controlWords(this.control, position, padded));
+    const grid = this.control && gridRows(this.control, padded);
     const ports = Object.entries(this.outputs);
     const data = await machine.readback.read(
       ports.map(([, port]) => [machine.buffer(port.buffer), 0, port.stride * rows]),

@@ -64,6 +64,92 @@ export interface Info {
   language: { vocabulary: number; context: number; defaults: Record<string, number>; chats: boolean; text: boolean } | null;
   encoder: { tokens: number; prompts: string[]; classes: string[] | null } | null;
   population: Record<string, unknown> | null;
+  learner?: Record<string, unknown>;
+}
+
+export interface Weight {
+  dtype: "float32";
+  shape: number[];
+  data: Float32Array;
+}
+
+/** Learns by the updates of Python's learner; updates are made one after the other. */
+export interface Learner {
+  /** How many samples an update may have. */
+  readonly batches: number[];
+  /** Updates since the first weights. */
+  readonly updates: number;
+  /** Learning rate of updates that name none. */
+  rate: number;
+  /** Make one update, and return the loss before it. Targets are classes (whole numbers) or numbers, by output if there are several. */
+  update(inputs: Inputs, targets: Inputs, options?: { rate?: number }): Promise<number>;
+  /** Return to the first weights. */
+  reset(): Promise<void>;
+  weights(): Promise<Record<string, Weight>>;
+  /** The weights as a file that `volumetric.detect.load_state` reads. */
+  safetensors(): Promise<Uint8Array>;
+}
+
+export interface NodeGene {
+  id: number;
+  activation: number;
+  aggregation: number;
+  bias: number;
+}
+
+export interface ConnectionGene {
+  innovation: number;
+  source: number;
+  target: number;
+  weight: number;
+  enabled: boolean;
+}
+
+export interface Genome {
+  nodes: NodeGene[];
+  connections: ConnectionGene[];
+}
+
+export interface Generation {
+  generation: number;
+  best: number;
+  mean: number;
+  /** Mean number of nodes of a genome. */
+  nodes: number;
+  species: { id: number; size: number }[];
+  champion: { genome: Genome; fitness: number; generation: number };
+  solved: boolean;
+}
+
+/** What genomes are to do. */
+export interface Problem {
+  name: string;
+  inputs: number;
+  outputs: number;
+  /** Fitness that solves it. */
+  goal: number;
+  activation?: string;
+  /** Return the fitness of each genome; they are on the GPU. */
+  evaluate(gpu: { activate(x: Float32Array, samples: number, shared: boolean): Promise<Float32Array> }, genomes: Genome[], generation: number, seed: number): Promise<number[]>;
+}
+
+export interface PopulationOptions {
+  problem?: "xor" | "cartpole" | Problem;
+  seed?: number;
+  /** Like `EvolutionConfig.to_dict()` in Python; missing values are those of the export. */
+  config?: Record<string, unknown>;
+  genomes?: Genome[] | null;
+}
+
+/** A population of NEAT. */
+export interface Population {
+  readonly genomes: Genome[];
+  readonly generation: number;
+  readonly solved: boolean;
+  /** Breed if the present generation has been evaluated, and evaluate the new one. */
+  step(): Promise<Generation>;
+  /** The champion, as `volumetric.evolution.Genome.load` reads it. */
+  championJson(): string;
 }
 
 export interface Message {
@@ -131,6 +217,10 @@ export interface Model {
   /** Return the scores of a text's classes (before softmax), or of each of several. */
   classify(text: string): Promise<Float32Array>;
   classify(texts: string[]): Promise<Float32Array[]>;
+  /** Return the learner of a network that was exported with --learn. */
+  learner(): Promise<Learner>;
+  /** Return a population that evolves on the GPU. */
+  population(options?: PopulationOptions): Promise<Population>;
   /** Write numbers to a buffer of the network, from a byte on. */
   write(buffer: string, values: ArrayBufferView, offset?: number): Promise<void>;
   /** Run programs of the network, in order. */

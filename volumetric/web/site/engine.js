@@ -23,7 +23,7 @@ export async function load(source, { onProgress = () => {}, signal = null, worke
     const address = threaded && !modules ? addresses["worker.js"] ?? new URL("./worker.js", import.meta.url).href : "";
     const connection = threaded ? new WorkerConnection(address, own ? source : null, modules) : new DirectConnection(own ? source : null);
     try {
-      return new Model(connection, await connection.call("load", [{ url, addresses, hide }], onProgress, signal));
+      return new Model(connection, addresses, await connection.call("load", [{ url, addresses, hide }], onProgress, signal));
     } catch (error) {
       connection.fail(error);
       signal?.throwIfAborted();
@@ -37,9 +37,11 @@ export async function load(source, { onProgress = () => {}, signal = null, worke
 /** A loaded network; `engine.d.ts` says what its methods do. */
 class Model {
   #connection;
+  #addresses;
 
-  constructor(connection, info) {
+  constructor(connection, addresses, info) {
     this.#connection = connection;
+    this.#addresses = addresses;
     this.info = info;
   }
 
@@ -81,6 +83,18 @@ class Model {
 
   classify(texts) {
     return this.#connection.call("classify", [texts]);
+  }
+
+  learner() {
+    return this.#open("learner.js");
+  }
+
+  population(options) {
+    return this.#open("neat/population.js", options);
+  }
+
+  async #open(name, options) {
+    return new (await import(this.#addresses[name] ?? new URL(name, import.meta.url).href)).default(this, options);
   }
 
   write(buffer, values, offset = 0) {

@@ -91,14 +91,14 @@ export class Machine {
 
   /** What a page tells of the network. */
   get info() {
-    const { kind, title = "", origin = {}, inputs, outputs, ui = {}, pieces, language, encoder, ticks, population, calls } = this.network;
+    const { kind, title = "", origin = {}, inputs, outputs, ui = {}, pieces, language, encoder, ticks, population, learner, calls } = this.network;
     return {
       kind, title, origin, inputs, outputs, ui, device: this.adapter, variant: this.variant.label ?? "",
       weightBytes: pieces.reduce((sum, { bytes }) => sum + bytes, 0), deviceBytes: this.buffers.reduce((sum, { size }) => sum + size, 0),
       streams: Boolean(ticks) || Boolean(calls && !calls.independent && !calls.whole && !language && !encoder),
       language: language ? { vocabulary: language.vocabulary, context: language.context, defaults: language.defaults ?? {}, chats: this.language?.texts.chats ?? false, text: this.language?.texts.hasTokenizer ?? false } : null,
       encoder: encoder ? { tokens: encoder.tokens, prompts: Object.keys(encoder.prompts ?? {}), classes: encoder.heads?.classify?.output?.names ?? null } : null,
-      population: population ?? null,
+      population: population ?? null, learner,
     };
   }
 

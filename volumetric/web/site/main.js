@@ -5,7 +5,7 @@ import { load } from "./engine.js";
 import { asRows } from "./genome_runs.js";
 import { networkSource } from "./network_source.js";
 
-const VIEWS = ["numbers", "field", "image", "stream", "cartpole", "chat", "similarity"];
+const VIEWS = ["numbers", "field", "image", "stream", "cartpole", "chat", "similarity", "learn_digits", "neat"];
 /** Views for kinds of networks whose export names none. */
 const FOR_KIND = { rows: "numbers", sequences: "numbers", stream: "stream", ticks: "stream", language: "chat", encoder: "similarity" };
 

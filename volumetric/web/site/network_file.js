@@ -67,7 +67,7 @@ export function checkPort(port, name) {
 function checkCalls(calls) {
   checkList(calls.programs, "calls.programs", one => isObject(one) && typeof one.program === "string" && isWhole(one.rows, 1, 2 ** 24));
   if (!calls.programs.length) throw wrong("calls.programs is empty");
-  checkControl(calls.control, "calls.control");
+  if (calls.control !== null) checkControl(calls.control, "calls.control");
 }
 
 /** Check where a control block is, and the constants in it. */

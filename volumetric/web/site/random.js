@@ -4,10 +4,10 @@
 
 const POOL = 4;
 
-/** The words of `SeedSequence(seed).generate_state(count)`, each of 32 bits. */
+/** The words of `SeedSequence(seed).generate_state(count)`. */
 function seedWords(seed, count) {
-  const entropy = [];
-  for (let rest = BigInt(seed); rest > 0n || entropy.length === 0; rest >>= 32n) entropy.push(Number(rest & 0xffffffffn));
+  const entropy = Array.isArray(seed) ? seed : [];
+  for (let rest = BigInt(entropy.length ? 0 : seed); rest > 0n || entropy.length === 0; rest >>= 32n) entropy.push(Number(rest & 0xffffffffn));
   let multiplier = 0x43b0d7e5;
   const hash = value => {
     value = (value ^ multiplier) >>> 0;
@@ -35,13 +35,15 @@ function seedWords(seed, count) {
 
 const MASK = (1n << 64n) - 1n;
 
+const numberOf = word => Number(word >> 11n) / 2 ** 53;
+
 /** Numbers in [0, 1) of 53 bits, one for each draw, with look-ahead. */
 export class RandomStream {
   #key;
   #counter = 0n;
-  #numbers = [];
+  #words = [];
 
-  /** @param {number | bigint} seed a whole number, 0 or more */
+  /** @param {number | bigint | number[]} seed or its words */
   constructor(seed) {
     const words = seedWords(seed, 4).map(BigInt);
     this.#key = [words[0] | (words[1] << 32n), words[2] | (words[3] << 32n)];
@@ -49,14 +51,18 @@ export class RandomStream {
 
   /** Return the next `count` numbers without advancing. */
   ahead(count) {
-    while (this.#numbers.length < count) this.#more();
-    return this.#numbers.slice(0, count);
+    while (this.#words.length < count) this.#more();
+    return this.#words.slice(0, count).map(numberOf);
   }
 
   /** Return the next number, and advance. */
   take() {
-    if (!this.#numbers.length) this.#more();
-    return this.#numbers.shift();
+    return numberOf(this.takeWord());
+  }
+
+  takeWord() {
+    if (!this.#words.length) this.#more();
+    return this.#words.shift();
   }
 
   #more() {
@@ -69,7 +75,7 @@ export class RandomStream {
       key = (key + 0x9e3779b97f4a7c15n) & MASK;
       other = (other + 0xbb67ae8584caa73bn) & MASK;
     }
-    for (const word of [a, b, c, d]) this.#numbers.push(Number(word >> 11n) / 2 ** 53);
+    this.#words.push(a, b, c, d);
   }
 }
 

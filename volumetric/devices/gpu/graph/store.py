@@ -13,7 +13,7 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.devices.gpu.gpu_context import GpuContext
+from volumetric.devices.gpu.gpu_context import BufferSlice, GpuContext
 from volumetric.devices.gpu.graph.packed_tensors import PackedTensors
 from volumetric.graph.ops import Tensor
 
@@ -161,6 +161,11 @@ class GpuStore:
     def buffer(self, key: str) -> Any:
         """Return the buffer of `key`, or the packed buffer it is a part of. Raises `KeyError`."""
         return self._entries[key].buffer
+
+    def place(self, key: str) -> BufferSlice:
+        """Return where a tensor is: a buffer, or a part of the packed one. Raises `KeyError`."""
+        entry = self._entries[key]
+        return BufferSlice(entry.buffer, entry.start, entry.dtype.itemsize * prod(entry.shape))
 
     def check(self, tensor: Tensor) -> None:
         """Raise unless there is a buffer with the shape and type of a keyed tensor.

@@ -29,7 +29,8 @@ class Caps:
     max_rounds : maximum loop rounds of an invocation over its life; llvmpipe ends loops beyond them without an error.
         0: no limit was found
     matrix_units : subgroups multiply fragments of 16 x 16 halves
-    unroll : steps of a matrix product to unroll; software adapters take seconds to compile long straight-line code
+    unroll : steps of a matrix product to unroll; software adapters take seconds to compile long straight-line code.
+        1: kernels are as short as possible
     """
 
     subgroup_size: int = 0
