@@ -50,7 +50,7 @@ def dense_network(folder: Path, rng: np.random.Generator) -> tuple[dict[str, Any
             "label": "no subgroups", "needs": {},
             "buffers": [
                 {"name": "input", "bytes": 64}, {"name": "output", "bytes": 64},
-                {"name": "control", "bytes": 320},
+                {"name": "control", "bytes": 336},
                 {"name": "w", "bytes": 48, "parts": [[0, 0, 40]]},
             ],
             "pipelines": [{"label": "dense", "module": 0, "bindings": [[0, "read"], [1, "read"], [2, "read_write"]]}],
@@ -59,7 +59,8 @@ def dense_network(folder: Path, rng: np.random.Generator) -> tuple[dict[str, Any
         "inputs": {"input": port("input", [4], 16)}, "outputs": {"output": port("output", [2], 16)}, "states": [],
         "calls": {"programs": [{"program": "rows 4", "rows": 4, "exact": False}], "positions": None,
                   "independent": True, "whole": False,
-                  "control": {"buffer": "control", "block": 16, "places": 4, "singles": True, "line": 1, "pages": []}},
+                  "control": {"buffer": "control", "block": 16, "places": 4, "owners": 4, "singles": True, "line": 1,
+                              "pages": []}},
     }  # fmt: skip
     write_json(folder / "network.json", network)
     return network, weights

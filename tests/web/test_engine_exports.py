@@ -30,10 +30,6 @@ TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 MINUTES = pytest.mark.skipif(
     not os.environ.get("VOLUMETRIC_BROWSER_MODELS"), reason="Chromium's software adapter takes minutes"
 )
-CRASHES = pytest.mark.skip(
-    reason="Chromium's software adapter ends while it compiles graph/gemm, where the gather of a convolution is "
-    "written out 64 times; with loops in place of that it takes a second"
-)
 ENCODERS = Path(__file__).parents[1] / "fixtures" / "hf_encoders"
 
 
@@ -87,7 +83,7 @@ def test_a_stream_of_a_recurrent_network(engine: EnginePage) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", [pytest.param(name, marks=CRASHES) if name == "cnn" else name for name in NETWORKS])
+@pytest.mark.parametrize("name", list(NETWORKS))
 def test_rows_of_every_kind(engine: EnginePage, name: str) -> None:
     network = NETWORKS[name]()
     params = initialise(network, 4)

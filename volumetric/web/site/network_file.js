@@ -72,7 +72,7 @@ function checkCalls(calls) {
 
 /** Check where a control block is, and the constants in it. */
 export function checkControl(control, name) {
-  const fits = isObject(control) && typeof control.buffer === "string" && isWhole(control.block, 1, 2 ** 16) && isWhole(control.places, 1, 2 ** 16)
+  const fits = isObject(control) && typeof control.buffer === "string" && isWhole(control.block, 1, 2 ** 16) && isWhole(control.places, 1, 2 ** 16) && isWhole(control.owners, 0, 2 ** 16)
     && isWhole(control.line, 0, 2 ** 31) && Array.isArray(control.pages) && control.pages.length <= 56 && control.pages.every(page => isWhole(page, 0, 2 ** 32 - 1));
   if (!fits) throw wrong(`${name} is not valid`);
 }

@@ -25,6 +25,8 @@ _PARTIAL_BYTES = 64 << 20
 """Bytes of partial products."""
 _SPLIT_STEPS = 4
 """Minimum tiles of k per workgroup when a sum is split."""
+_FEW = 2
+"""Steps to unroll up to which an adapter compiles slowly."""
 
 
 def choose_tile(product: GroupedGemm, caps: Caps) -> GroupedGemmTile:
@@ -61,11 +63,17 @@ def gemm(request: LoweringRequest) -> LoweredNode:
         return matrix_gemm.matrix_gemm(product, request)
     tile = choose_tile(product, caps)
     # On a driver that ends loops, a workgroup takes no more tiles of k than it may run rounds for.
+    fetches = (tile.m + tile.n) * tile.k // 4 // tile.workgroup if _loops(request) else 0
     splits = max(
         splits_of(product, tile, caps),
-        caps.launches_needed(2 + tile.k // min(tile.k, caps.unroll), product.steps(tile)),
+        caps.launches_needed(2 + fetches + tile.k // min(tile.k, caps.unroll), product.steps(tile)),
     )
     return lower_product(product, tile, splits, request)
+
+
+def _loops(request: LoweringRequest) -> bool:
+    """Whether a tile's operands are fetched in loops: gathers of windows, on adapters that compile slowly."""
+    return "windows" in request.attrs and request.caps.unroll <= _FEW
 
 
 def lower_product(product: GroupedGemm, tile: GroupedGemmTile, splits: int, request: LoweringRequest) -> LoweredNode:
@@ -77,6 +85,7 @@ def lower_product(product: GroupedGemm, tile: GroupedGemmTile, splits: int, requ
         "TM": tile.rows,
         "TN": tile.columns,
         "KU": min(tile.k, request.caps.unroll),
+        "LOOPS": _loops(request),
     }
     windows = "windows" if "windows" in request.attrs else "matrix"
     kernel = GemmKernel(

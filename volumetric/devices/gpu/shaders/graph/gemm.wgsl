@@ -113,10 +113,15 @@ fn main(
             let g = which % dims.groups + step / steps * dims.groups;
             let a_start = g % dims.a_groups * dims.m * dims.k;
             let b_start = g % dims.b_groups * right_group();
-            //@unroll
-            for (var t = 0u; t < A_EACH; t++) { next_a[t] = fetch_a(t, lid, a_start, m0, step % steps * BK); }
-            //@unroll
-            for (var t = 0u; t < B_EACH; t++) { next_b[t] = fetch_b(t, lid, b_start, n0, step % steps * BK); }
+            if (LOOPS) {  // Chromium's software adapter ends while it compiles all gathers of a convolution written out
+                for (var t = 0u; t < A_EACH; t++) { next_a[t] = fetch_a(t, lid, a_start, m0, step % steps * BK); }
+                for (var t = 0u; t < B_EACH; t++) { next_b[t] = fetch_b(t, lid, b_start, n0, step % steps * BK); }
+            } else {
+                //@unroll
+                for (var t = 0u; t < A_EACH; t++) { next_a[t] = fetch_a(t, lid, a_start, m0, step % steps * BK); }
+                //@unroll
+                for (var t = 0u; t < B_EACH; t++) { next_b[t] = fetch_b(t, lid, b_start, n0, step % steps * BK); }
+            }
         }
         if (step > first) {
             for (var ks = 0u; ks < BK; ks += KU) {
