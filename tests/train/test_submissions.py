@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +16,8 @@ from volumetric.base.errors import ShapeError, SpecError
 from volumetric.builders import chain
 from volumetric.layers import LSTM, BatchNorm1d, Dense, Dropout, Embedding
 from volumetric.network import Network, initialise
-from volumetric.network.weight_store import Params
 from volumetric.observe import LogObserver
 from volumetric.train import (
-    MSE,
     SGD,
     Adam,
     AdamW,
@@ -35,9 +32,8 @@ from volumetric.train import (
     TrainResult,
     train,
 )
-from volumetric.train.backprop_credit import BackpropCredit
 from volumetric.train.data import Batch
-from volumetric.train.device_learner import DeviceLearner, learner_on
+from volumetric.train.device_learner import learner_on
 from volumetric.train.learner import LearnerOptions, SeriesLearner
 from volumetric.train.picked_batch import picked_batches
 from volumetric.train.schedules import Cosine, WarmUp
@@ -49,21 +45,6 @@ ROWS = chain(
     (4,),
 )
 """In training it draws numbers at every update."""
-
-
-@pytest.fixture
-def submitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The updates of each submission of several."""
-    sizes: list[int] = []
-    updates = BackpropCredit.updates
-
-    def counted(self: BackpropCredit, batches: Sequence[Any], rates: Sequence[float]) -> Any:
-        reports = updates(self, batches, rates)
-        sizes.append(0 if reports is None else len(reports))
-        return reports
-
-    monkeypatch.setattr(BackpropCredit, "updates", counted)
-    return sizes
 
 
 def trained(
@@ -226,101 +207,6 @@ def test_a_wrong_batch_is_an_error_at_its_place() -> None:
     assert len(learner.steps([good[0], good[1], bad, good[2]], rates=[0.1] * 4)) == 2
     with pytest.raises(ShapeError):
         learner.steps([bad, good[2]], rates=[0.1] * 2)
-
-
-class BrokenError(Exception):
-    """What a stream raises."""
-
-
-def until_the_error(
-    name: str, steps: int, whole: int, folder: Path, **settings: Any
-) -> tuple[list[tuple[str, int, float]], dict[str, Array], int, list[str]]:
-    """Train on a stream that breaks behind `whole` batches; return events, weights, updates and checkpoints."""
-    data, events, learners = waves(samples=40, batch_size=8), list[tuple[str, int, float]](), list[DeviceLearner]()
-
-    def batches(epoch: int) -> Iterator[Batch]:
-        yield from itertools.islice(data.batches(epoch), whole)
-        raise BrokenError("the stream broke")
-
-    def opened(network: Network, params: Params, options: LearnerOptions) -> DeviceLearner:
-        learners.append(cast("DeviceLearner", learner_on(device(name))(network, params, options)))
-        return learners[0]
-
-    def report(event: Event) -> None:
-        events.append((type(event).__name__, event.step, getattr(event, "loss", 0.0)))
-
-    config = TrainConfig(epochs=2, steps_per_submission=steps, **settings)
-    with pytest.raises(BrokenError, match="the stream broke") as caught:
-        train(ROWS, initialise(ROWS, seed=1), StreamData(batches), config, learner=opened, reporters=[report],
-              checkpoints=folder)  # fmt: skip
-    assert caught.value.__cause__ is caught.value.__context__ is None
-    [learner] = learners
-    return events, dict(learner.state.masters), learner.state.updates, sorted(path.name for path in folder.glob("*"))
-
-
-@pytest.mark.parametrize("name", DEVICES)
-@pytest.mark.parametrize(
-    ("whole", "settings"),
-    [(0, {}), (3, {}), (5, {"checkpoint_every": 2}), (5, {"accumulate": 2})],
-    ids=["at once", "in the first submission", "behind a checkpoint", "in a sum of gradients"],
-)
-def test_an_error_of_the_data_comes_behind_the_updates_before_it(
-    name: str, whole: int, settings: dict[str, Any], tmp_path: Path, submitted: list[int]
-) -> None:
-    one, several = (until_the_error(name, steps, whole, tmp_path / str(steps), **settings) for steps in (1, 4))
-    assert one[0] == several[0]
-    for key, value in one[1].items():
-        np.testing.assert_array_equal(several[1][key], value, err_msg=key)
-    assert one[2:] == several[2:]
-    assert several[2] == whole // settings.get("accumulate", 1)
-    assert submitted == {0: [], 3: [3], 5: [] if "accumulate" in settings else [2, 2]}[whole]
-
-
-@pytest.mark.parametrize("end", [{"max_steps": 3}, {"stop": 3}], ids=["max_steps", "stop"])
-def test_a_run_that_ends_before_an_error_of_the_data_does_not_raise_it(end: dict[str, int]) -> None:
-    data, steps = waves(samples=40, batch_size=8), list[int]()
-
-    def batches(epoch: int) -> Iterator[Batch]:
-        yield from itertools.islice(data.batches(epoch), 4)
-        raise BrokenError
-
-    settings: dict[str, Any] = {"stop": lambda: len(steps) >= 3} if "stop" in end else end
-    results = [
-        train(ROWS, initialise(ROWS, seed=1), StreamData(batches), device="reference", steps_per_submission=together,
-              reporters=[lambda event: steps.append(event.step) if isinstance(event, StepEvent) else None], **settings)
-        for together in (1, 64)
-    ]  # fmt: skip
-    assert [result.steps for result in results] == ([3, 3] if "max_steps" in end else [3, 4])  # of one submission
-
-
-class SmallTargets(MSE):
-    """A loss with a check of its own, which raises no error of the library."""
-
-    def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Any:
-        """Refuse large targets."""
-        if np.any(target > 99):
-            raise BrokenError("a target is large")
-        return super().checked(shape, target, mask)
-
-
-def test_any_error_of_a_batch_comes_behind_the_updates_before_it(submitted: list[int]) -> None:
-    good = list(waves(40, 8).batches(0))
-    stream = StreamData(lambda epoch: [*good[:3], Batch(good[3].features, 100 + 0 * good[3].features[:, :1])])
-    steps: dict[int, list[float]] = {1: [], 4: []}
-    for together, losses in steps.items():
-        with pytest.raises(BrokenError, match="large"):
-            train(
-                ROWS,
-                initialise(ROWS, seed=1),
-                stream,
-                loss=SmallTargets(),
-                steps_per_submission=together,
-                device=device("gpu"),
-                reporters=[lambda event, to=losses: to.append(getattr(event, "loss", 0.0))],
-            )
-    assert steps[1] == steps[4]
-    assert len(steps[4]) == 3
-    assert submitted == [3]
 
 
 def test_the_data_may_change_after_a_run() -> None:

@@ -47,7 +47,7 @@ MISTAKES = (
     ),
     on_command_line("verb of others: pull", "pull llama3", "'pull' | unknown command | volumetric inspect"),
     on_command_line("verb of others: list", "list", "'list' | unknown command | hf cache ls"),
-    on_command_line("verb of others: export", "export model model.onnx", "'export' | unknown command | model.onnx"),
+    on_command_line("export to a file of others", "export model model.onnx", "export | --web | volumetric convert"),
     on_command_line("verb of others: install", "install volumetric", "'install' | unknown command | pip install"),
     on_command_line("verb of others: init", "init", "'init' | unknown command | volumetric new"),
     on_command_line("help as a flag of one letter", "--hlep", "'--hlep' | unknown flag | --help"),
