@@ -132,7 +132,7 @@ def test_recordings_have_regions_and_edges(tmp_path: Path) -> None:
     again = Recording.open(tmp_path / "run.scope")
     np.testing.assert_array_equal(again.edge, found.edge)
     save_film(again, tmp_path / "run.html")
-    assert '"named":true' in (tmp_path / "run.html").read_text()
+    assert '"kind":"program"' in (tmp_path / "run.html").read_text()
     few = scene_of(NETWORK, edges=3)
     assert (few.left_out, len(few.edges)) == (3, 3)
 

@@ -14,7 +14,12 @@ from tests.web.engine_page import EnginePage
 from tests.web.page_views import WebPages
 from tests.web.static_server import StaticServer, static_server
 
-_WEBGPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--disable-gpu-watchdog")
+_WEBGPU = (
+    "--enable-unsafe-webgpu",
+    "--use-webgpu-adapter=swiftshader",
+    "--disable-gpu-watchdog",
+    "--disable-gpu-process-crash-limit",
+)
 _SITE = Path(volumetric.__file__).parent / "web" / "site"
 
 

@@ -38,6 +38,12 @@ const source = {json: () => text("network"), piece: i => text(`piece-${i}`), fil
 """
 
 
+def _is_whole(name: str) -> bool:
+    """Whether a script and all that it imports are here; those of the page stand on parts that lie elsewhere."""
+    path = _SITE / name
+    return path.is_file() and all(_is_whole(match[2]) for match in _IMPORT.finditer(path.read_text()))
+
+
 def _modules() -> list[tuple[str, str]]:
     """Return name and text of all modules, each after those that it imports."""
     ordered: dict[str, str] = {}
@@ -50,7 +56,8 @@ def _modules() -> list[tuple[str, str]]:
             ordered[name] = _IMPORT.sub(r'\1"@own/\2"', text)
 
     for path in sorted(_SITE.glob("*.js")):
-        add(path.name)
+        if _is_whole(path.name):
+            add(path.name)
     return list(ordered.items())
 
 

@@ -79,7 +79,7 @@ def test_ticks_are_those_of_the_reference(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", [0, 2, 4])
+@pytest.mark.parametrize("seed", [2, 8, 10])  # their outputs move within seven ticks
 def test_ticks_of_larger_machines_are_those_of_the_reference(seed: int, tmp_path: Path) -> None:
     check_ticks(seed, tmp_path)
 
@@ -175,7 +175,7 @@ def test_drawn_tokens_are_those_of_the_reference(llama: Any, params: SamplingPar
         token = sampler.draw(executable.forward(state, np.array([token], np.int32))[0]).token
         expected.append(token)
     found.reset()
-    assert list(islice(found.drawn(5, Sampler(params).chooser), 50)) == expected
+    assert list(islice(found.draws(5, Sampler(params).chooser), 50)) == expected
     assert len(set(expected)) > 5
 
 

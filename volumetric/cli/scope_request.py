@@ -155,8 +155,11 @@ class ScopeRequest:
             case "evolution":
                 return self._evolution_page(live=live)
             case "training":
+                from volumetric.scope.evolution_view import is_evolution
                 from volumetric.scope.training_live import training_viewer
 
+                for other in filter(lambda name: is_evolution(Path(name)), self.others):
+                    raise UsageError(f"{other} is a run of evolution, {self.source} one of training")
                 return training_viewer(self.source, *self.others, follow=live)
             case "program":
                 from volumetric.program import read_program

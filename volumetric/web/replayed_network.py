@@ -135,7 +135,7 @@ class ReplayedNetwork:
                 row.chooser.record_token(token)
             yield token
 
-    def drawn(self, token: int, chooser: TokenSampler) -> Iterator[int]:
+    def draws(self, token: int, chooser: TokenSampler) -> Iterator[int]:
         """Like `picked`, with the tokens that a sampler draws. Raises `UnsupportedError` if only the host can."""
         plan = token_draw.plan(
             temperature=chooser.temperature,

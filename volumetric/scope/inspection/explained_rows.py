@@ -47,7 +47,7 @@ class ExplainedRows(Protocol):
         """Return all numbers of a layer at row `t`, from 0."""
         ...
 
-    def held(self, coord: Coord, t: int) -> Array | None:
+    def last_output(self, coord: Coord, t: int) -> Array | None:
         """Return the output that a layer keeps at row `t`, float64; None: it computes a new one."""
         ...
 
@@ -102,13 +102,16 @@ class SeenRows:
 
     @property
     def count(self) -> int:
+        """Number of rows so far."""
         return self._row[0] + 1
 
-    def held(self, coord: Coord, t: int) -> Array | None:
+    def last_output(self, coord: Coord, t: int) -> Array | None:
+        """Return what a layer keeps, see `ExplainedRows`."""
         self._check(t)
-        return self._ticked().held(coord) if self._rows is None else None
+        return self._ticked().last_output(coord) if self._rows is None else None
 
     def graph(self, coord: Coord, t: int) -> RowGraph:
+        """Return all numbers of a layer at the last row."""
         self._check(t)
         if self._rows is None:
             return self._ticked().graph(coord)
@@ -180,7 +183,7 @@ class _NetworkRows:
     def count(self) -> int:
         return len(self._marks)
 
-    def held(self, coord: Coord, t: int) -> Array | None:
+    def last_output(self, coord: Coord, t: int) -> Array | None:
         return None
 
     def graph(self, coord: Coord, t: int) -> RowGraph:

@@ -35,12 +35,15 @@ class TickRows:
 
     @property
     def count(self) -> int:
+        """Number of ticks."""
         return len(self._marks) * self._per_row
 
-    def held(self, coord: Coord, t: int) -> Array | None:
-        return self._tick(t).held(coord)
+    def last_output(self, coord: Coord, t: int) -> Array | None:
+        """Return what a layer keeps at tick `t`, see `ExplainedRows`."""
+        return self._tick(t).last_output(coord)
 
     def graph(self, coord: Coord, t: int) -> RowGraph:
+        """Return all numbers of a layer at tick `t`."""
         return self._tick(t).graph(coord)
 
     def _tick(self, t: int) -> ExplainedTick:
@@ -91,7 +94,7 @@ class ExplainedTick:
         self._fired = fired
         self._graphs: dict[Coord, RowGraph] = {}
 
-    def held(self, coord: Coord) -> Array | None:
+    def last_output(self, coord: Coord) -> Array | None:
         """Return the output that a layer keeps; None: it computes a new one."""
         if self._fired[list(self._clocked.network.layers).index(coord)]:
             return None
@@ -104,6 +107,7 @@ class ExplainedTick:
         return self._graphs[coord]
 
     def _build(self, coord: Coord) -> RowGraph:
+        """Compute a layer's row from what its inputs keep."""
         network, wire = self._clocked.network, self._clocked.wires[coord]
         row = network.reads[coord][1:]
         reads = [self._read(source, row) for source in wire.inputs]

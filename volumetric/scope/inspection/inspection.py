@@ -157,7 +157,7 @@ class Inspection:
         UnsupportedError : there are no rows, or the network is too large
         """
         rows, coord, index, t = self._row(node, t)
-        held = rows.held(coord, t)
+        held = rows.last_output(coord, t)
         if held is not None:
             return {"t": t, "fired": False, "groups": describe_held(held)}
         graph = rows.graph(coord, t)
@@ -188,7 +188,7 @@ class Inspection:
         UnsupportedError : there are no rows, or the network is too large
         """
         rows, coord, place, t = self._row(node, t)
-        held = rows.held(coord, t)
+        held = rows.last_output(coord, t)
         if held is not None:
             return {"t": t, "fired": False, **trace_held(held, index)}
         graph = rows.graph(coord, t)
