@@ -14,7 +14,7 @@ import { makeNodeMesh } from "./node_mesh.js";
 import { LOOK, makeNodes } from "./node_tables.js";
 import { makePalette } from "./palette.js";
 import { watchPointer } from "./pointer.js";
-import { sceneCanvas } from "./scene_canvas.js";
+import { drawsOnProcessor, sceneCanvas } from "./scene_canvas.js";
 import { sceneFigure } from "./scene_figure.js";
 import { sceneSpace } from "./scene_space.js";
 import { layered, sceneSvg } from "./scene_svg.js";
@@ -22,6 +22,7 @@ import { sceneTheme } from "./scene_theme.js";
 import { makeScreenPlaces } from "./screen_places.js";
 
 const SMOOTH_NODES = 8000; // scenes with more are drawn without smoothed outlines
+const FEW_NODES = 600; // the same, where the browser draws on the processor
 
 /**
  * Return what draws a scene. `tables` is the data of scene_tables.py with its arrays read; `host` the element to fill.
@@ -58,7 +59,7 @@ const SMOOTH_NODES = 8000; // scenes with more are drawn without smoothed outlin
 export function makeRenderer(host, tables, app) {
   const nodes = makeNodes(tables),
     { count } = nodes;
-  const fine = count <= SMOOTH_NODES;
+  const fine = count <= (drawsOnProcessor() ? FEW_NODES : SMOOTH_NODES);
   const { canvas, renderer } = sceneCanvas(count, fine);
   const scene = new Scene();
   host.append(canvas);
