@@ -161,7 +161,7 @@ def test_a_program_behind_the_page_answers_the_rest(browser):
         assert float(text_of(page, ".inspect-value")) == want["value"]
         activate_named(page, "how")
         level(page, "step")
-        assert "head" in text_of(page, ".inspect-step")
+        page.wait("document.querySelector('.inspect-step')?.textContent.includes('head')")  # the program's answer
         before = text_of(page, ".inspect-value")
         page.value("scope.time.set(9)")
         page.wait(f"document.querySelector('.inspect-value')?.textContent !== {before!r}")
