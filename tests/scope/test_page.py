@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,10 @@ def test_messages_reach_a_page_and_actions_are_answered(browser):
         assert server.wait_for_viewers(10)
         source.send({"view": "network", "values": [1, float("nan")]})
         browser.wait("window.heard !== undefined")
+        lines = [{"kind": "lines", "series": [{"name": "a", "x": [0, 1], "y": [1, 2], "colour": "#336699"}]}]
+        asked = json.dumps({"do": "figure", "volumetric.figure": 1, "title": "", "figures": lines})
+        begins = f"scope.live.act('scope', {asked}).then(answer => atob(answer.pdf).slice(0, 5))"
+        assert browser.value(begins) == "%PDF-"
         assert browser.value("window.heard") == [1, "nan"]
         browser.forget_complaints()
         assert browser.value("scope.live.act('network', {do: 'fail'}).catch(error => error.message)") == "no such thing"

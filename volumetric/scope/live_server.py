@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import secrets
 import threading
 from collections import deque
@@ -146,6 +148,8 @@ class LiveServer:
             or not isinstance(asked.get("action"), dict)
         ):
             raise SpecError('an action is {"view": NAME, "action": {…}}')
+        if (asked["view"], asked["action"].get("do")) == ("scope", "figure"):
+            return _figure(asked["action"])
         return self._live.act(asked["view"], asked["action"])
 
     @contextmanager
@@ -177,3 +181,14 @@ class LiveServer:
                     return
                 text = waiting.take()
             yield text
+
+
+def _figure(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a page shows as a PDF, in base64; raises `VolumetricError` without Matplotlib, or for other data."""
+    from volumetric.viz.scope_figure import draw_scope_figures, scope_figures
+
+    out = io.BytesIO()
+    draw_scope_figures(scope_figures({key: value for key, value in content.items() if key != "do"})).savefig(
+        out, format="pdf"
+    )
+    return {"pdf": base64.b64encode(out.getvalue()).decode()}
