@@ -62,10 +62,10 @@ def learning() -> Recording:
         return 0.0
 
     train(model.network, model.params, (x, y), TrainConfig(loss=MSE(), epochs=9), metric=watch, device="cpu")
-    return joined(parts)
+    return join_recordings(parts)
 
 
-def joined(parts: list[Recording]) -> Recording:
+def join_recordings(parts: list[Recording]) -> Recording:
     """Return the frames of several recordings of one scene as one."""
     first = parts[0]
     top = np.maximum.reduce([part.scale.max(0) for part in parts])

@@ -9,6 +9,7 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -119,7 +120,7 @@ class ScopeRequest:
         console.note(f"{self.source}: drawn in {out}")
         return exits.OK
 
-    @property
+    @cached_property
     def kind(self) -> Kind:
         """What the source is."""
         path = Path(self.source)

@@ -11,42 +11,13 @@ from volumetric.devices.named_devices import AnyDevice, open_device
 from volumetric.network import Network, Params
 from volumetric.observe.recording import Recording
 from volumetric.run.streams import open_stream
-from volumetric.scope.document import ScopeDocument, ScopeView
+from volumetric.scope.document import ScopeDocument
 from volumetric.scope.inspection import Inspection, InspectionSource, inspected
-from volumetric.scope.network_view import network_view
+from volumetric.scope.network_view import EDGES, network_view
 from volumetric.scope.recording_view import recording_view
 from volumetric.scope.viewer import Viewer
 
 Rows = Mapping[str, Array]
-
-
-def network_view_of(
-    machine: Network | Clocked,
-    params: Params,
-    recording: Recording | None = None,
-    *,
-    rows: Rows | None = None,
-    per_row: int = 1,
-    edges: int = 4000,
-    budget: int | None = None,
-) -> ScopeView:
-    """Return the view of a network down to its numbers; with a recording also of its activity.
-
-    Parameters
-    ----------
-    rows : the recorded rows by input, ``[1, T, …]``
-    per_row : ticks for each row, for clocked networks
-    edges : maximum number of edges without a recording
-    budget : maximum compressed bytes of the recording, see `recording_view`; None: its default
-    """
-    bare = (
-        network_view(machine, params, edges=edges)
-        if recording is None
-        else recording_view(recording)
-        if budget is None
-        else recording_view(recording, budget=budget)
-    )
-    return inspected(bare, machine, params, rows, per_row=per_row)
 
 
 def network_page(
@@ -54,14 +25,24 @@ def network_page(
     params: Params,
     recording: Recording | None = None,
     *,
-    rows: Rows | None = None,
+    rows: Array | Rows | None = None,
     per_row: int = 1,
-    edges: int = 4000,
+    edges: int = EDGES,
     title: str,
     source: str,
 ) -> Viewer:
-    """Return the page of `network_view_of`; what does not fit into it, a served page asks."""
-    view = network_view_of(machine, params, recording, rows=rows, per_row=per_row, edges=edges)
+    """Return the page of a network down to its numbers, with a recording also of its activity.
+
+    What does not fit into the page, a served one asks.
+
+    Parameters
+    ----------
+    rows : the recorded rows, ``[1, T, …]``, or by input
+    per_row : ticks for each row, for clocked networks
+    edges : maximum number of edges without a recording
+    """
+    bare = network_view(machine, params, edges=edges) if recording is None else recording_view(recording)
+    view = inspected(bare, machine, params, rows, per_row=per_row)
     answers = InspectionSource({view.name: Inspection(machine, params, rows, per_row=per_row)})
     return Viewer(ScopeDocument(title=title, source=source, views=(view,)), answers)
 

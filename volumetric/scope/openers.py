@@ -12,7 +12,7 @@ from volumetric.clocked import Clocked
 from volumetric.network import Network, Params
 from volumetric.observe.recording import Recording
 from volumetric.scope.document import ScopeDocument, ScopeView
-from volumetric.scope.inspection import inspected
+from volumetric.scope.network_page import network_page
 from volumetric.scope.network_view import network_view
 from volumetric.scope.recording_view import recording_view
 from volumetric.scope.viewer import Viewer
@@ -38,14 +38,15 @@ def _recording(recording: Recording, other: Recording | None = None, names: Sequ
 def _network(
     network: Network | Clocked, params: Params | None = None, rows: Array | Mapping[str, Array] | None = None
 ) -> Viewer:
+    title = repr(network)[1:-1]
     if params is None:
-        return page_of_views(repr(network)[1:-1], network_view(network))
-    if rows is None:
-        return page_of_views(repr(network)[1:-1], inspected(network_view(network, params), network, params))
-    from volumetric.observe.record_rows import record
+        return page_of_views(title, network_view(network))
+    recording = None
+    if rows is not None:
+        from volumetric.observe import record
 
-    view = recording_view(record(network, rows, params=params, row=0))
-    return page_of_views(repr(network)[1:-1], inspected(view, network, params, rows))
+        recording = record(network, rows, params=params, row=0)
+    return network_page(network, params, recording, rows=rows, title=title, source="Python")
 
 
 def _model(model: Model, prompt: str | Sequence[int] | None = None, other: Model | None = None) -> Viewer:

@@ -16,9 +16,9 @@ export function exportMenu(app, stage) {
   const items = {
     "PNG picture": async () => download(`${nameOf(app)}.png`, await pngOf(stage)),
     "SVG drawing": () => {
-      const found = drawings();
-      if (!found.length) throw new Error("this view has no lines to draw as SVG; save it as PNG");
-      found.forEach((svg, i) => download(`${nameOf(app)}${i ? `-${i + 1}` : ""}.svg`, typeof svg === "string" ? svg : svgText(svg), "image/svg+xml"));
+      const all = drawings();
+      if (!all.length) throw new Error("this view has no lines to draw as SVG; save it as PNG");
+      all.forEach((svg, i) => download(`${nameOf(app)}${i ? `-${i + 1}` : ""}.svg`, typeof svg === "string" ? svg : svgText(svg), "image/svg+xml"));
     },
     "WebM film": async () => {
       if (filming) {

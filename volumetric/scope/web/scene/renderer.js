@@ -59,7 +59,7 @@ const FEW_NODES = 600; // the same, where the browser draws on the processor
 export function makeRenderer(host, tables, app) {
   const nodes = makeNodes(tables),
     { count } = nodes;
-  const fine = count <= (drawsOnProcessor() ? FEW_NODES : SMOOTH_NODES);
+  const fine = count <= FEW_NODES || (count <= SMOOTH_NODES && !drawsOnProcessor());
   const { canvas, renderer } = sceneCanvas(count, fine);
   const scene = new Scene();
   host.append(canvas);
