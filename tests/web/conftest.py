@@ -40,7 +40,7 @@ def engine(_webgpu: tuple[Page, StaticServer], tmp_path: Path) -> Iterator[Engin
     server.folders["net"] = tmp_path
     server.cuts.clear()
     server.requests.clear()
-    server.ranges = True
+    server.ranges = server.marks = True
     opened = EnginePage(page, server, tmp_path)
     opened.open()
     yield opened

@@ -6,6 +6,7 @@ import json
 import re
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +26,7 @@ class StaticServer:
     folders : first part of an address → folder
     cuts : address → bytes after which the connection breaks, once for each entry
     ranges : whether requests for a range are honoured
+    marks : whether files have an ETag
     shared : whether pages of other hosts may read the files (CORS)
     requests : address and range of every request
     """
@@ -33,6 +35,7 @@ class StaticServer:
         self.folders: dict[str, Path] = {}
         self.cuts: dict[str, list[int]] = {}
         self.ranges = True
+        self.marks = True
         self.shared = False
         self.requests: list[tuple[str, str | None]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -65,12 +68,17 @@ def _handler(server: StaticServer) -> type[BaseHTTPRequestHandler]:
                 return
             start = re.fullmatch(r"bytes=(\d+)-", wanted or "")
             first = int(start[1]) if start and server.ranges else 0
+            if first and first >= len(body):
+                self.send_error(416)
+                return
             self.send_response(206 if first else 200)
             self.send_header(
                 "Content-Type", _KINDS.get(Path(address).suffix, "text/html" if address == "/" else _BYTES)
             )
             self.send_header("Content-Length", str(len(body) - first))
             self.send_header("Cache-Control", "no-store")
+            if server.marks:
+                self.send_header("ETag", f'"{zlib.crc32(body):08x}"')
             if server.shared:
                 self.send_header("Access-Control-Allow-Origin", "*")
             if first:

@@ -9,21 +9,33 @@ export {
 
 const TEMPLATE_PATIENCE = 10_000; // ms in which a chat template must be written
 
+const absolute = address => new URL(address, globalThis.document?.baseURI ?? globalThis.location?.href);
+const files = () => import(new URL("stored_files.js", import.meta.url).href);
+
+/** What is stored of models that were loaded from servers. */
+export const storedModels = async () => (await files()).storedModels();
+/** Drop what is stored of a model; returns its bytes. */
+export const forgetModel = async address => (await files()).forgetModel(absolute(address).href);
+
 /**
  * Load a network.
- * @param {string | URL | object} source address of its folder or network.json, or an object with json(), piece(i), file(name)
+ * @param {string | URL | Blob | object} source address of its folder, network.json or GGUF file; a GGUF file; or an object with
+ *   json(), piece(i), file(name)
  * @param {object} options see `engine.d.ts`
  */
-export async function load(source, { onProgress = () => {}, signal = null, worker = true, addresses = {}, modules = null, hide = [] } = {}) {
+export async function load(source, { onProgress = () => {}, signal = null, worker = true, template, addresses = {}, modules = null, hide = [] } = {}) {
   signal?.throwIfAborted();
-  const own = typeof source === "object" && !(source instanceof URL);
+  const file = source instanceof Blob ? source : null;
+  const own = !file && typeof source === "object" && !(source instanceof URL);
   if (own && !(typeof source.json === "function" && typeof source.piece === "function")) throw new InputError("A source needs json() and piece(i).");
-  const url = own ? null : new URL(source, globalThis.document?.baseURI ?? globalThis.location?.href).href;
+  const url = own || file ? null : absolute(source);
+  const templates = file || (url && (template || /\.gguf$/i.test(url.pathname))) ? [template ?? "./"].flat().map(one => absolute(one).href) : null;
   const open = async threaded => {
-    const address = threaded && !modules ? addresses["worker.js"] ?? new URL("./worker.js", import.meta.url).href : "";
-    const connection = threaded ? new WorkerConnection(address, own ? source : null, modules) : new DirectConnection(own ? source : null);
+    const packed = threaded && modules && (await import(addresses["packed_worker.js"])).startWorkerOf(modules);
+    const caller = own ? source : null;
+    const connection = threaded ? new WorkerConnection(packed || (addresses["worker.js"] ?? new URL("./worker.js", import.meta.url).href), caller) : new DirectConnection(caller);
     try {
-      return new Model(connection, addresses, await connection.call("load", [{ url, addresses, hide }], onProgress, signal));
+      return new Model(connection, addresses, await connection.call("load", [{ url: url?.href, own, file, templates, addresses, hide }], onProgress, signal));
     } catch (error) {
       connection.fail(error);
       signal?.throwIfAborted();

@@ -4,54 +4,70 @@ import { adapterInfo, chooseVariant, requestAdapter, requestDevice } from "./ada
 import { Readback, createBuffers, lostError, writeBytes, writeInline, writePiece } from "./buffers.js";
 import { Calls } from "./calls.js";
 import { EngineError, InputError } from "./errors.js";
+import { UrlSource } from "./fetch_pieces.js";
 import { checkBuffers, checkFileName, checkNetwork, foreseen } from "./network_file.js";
 import { Pipelines } from "./pipelines.js";
 import { Programs } from "./replay.js";
 import { Sequences } from "./sequences.js";
 import { openStream } from "./streams.js";
 
+const moduleOf = (name, addresses) => import(addresses[name] ?? new URL(name, import.meta.url).href);
+
+/** Where a network comes from. A source has `json()`, `piece(piece, progress)` and `file(name)`; some have `fill` and `close`. */
+async function sourceOf({ url, file, templates, addresses }, caller, signal) {
+  if (caller) return new (await moduleOf("caller_source.js", addresses)).CallerSource(caller);
+  if (!templates) return new UrlSource(url, { signal, addresses });
+  const [{ GgufSource }, files] = await Promise.all(["gguf/model_source.js", "stored_files.js"].map(name => moduleOf(name, addresses)));
+  return new GgufSource(file ?? url, templates, files, { signal, addresses });
+}
+
 /**
  * Load a network.
- * @param {object} source `UrlSource` or `CallerSource`
- * @param {{addresses?: Record<string, string>, hide?: string[]}} options
- * @param {(progress: object) => void} emit called with {stage, loaded, total}
- * @param {{aborted: boolean, reason?: any}} signal
+ * @param {{url: string | null, file?: Blob, templates?: string[], addresses: Record<string, string>, hide: string[]}} options
+ * @param {object | null} caller a source of the caller
+ * @param {(progress: object) => void} emit called with {stage, loaded, total, cached}
+ * @param {AbortSignal | null} signal
  */
-export async function openMachine(source, { addresses = {}, hide = [] } = {}, emit = () => {}, signal = { aborted: false }) {
-  const stopIfAsked = () => {
-    if (signal.aborted) throw signal.reason ?? new DOMException("Loading was cancelled.", "AbortError");
-  };
+export async function openMachine(options, caller, emit, signal = null) {
+  const { addresses, hide } = options;
   emit({ stage: "start", loaded: 0, total: 0 });
-  let device = null;
+  let device = null, source = null;
   try {
-    const [network, adapter] = await Promise.all([source.json().then(checkNetwork), requestAdapter()]);
-    stopIfAsked();
+    source = await sourceOf(options, caller, signal);
+    const [network, adapter] = await Promise.all([
+      source.json((loaded, total, cached) => emit({ stage: "header", loaded, total, cached })).then(checkNetwork), requestAdapter()]);
+    signal?.throwIfAborted();
+    if (network.template && !source.fill) throw new InputError("This is a template for GGUF files, without weights.", "Pass it the file: load(\"model.gguf\", {template}).");
     const variant = chooseVariant(network.variants, adapter, hide);
     checkBuffers(variant, network.pieces);
     device = await requestDevice(adapter, variant.needs);
     const machine = new Machine(device, network, variant, await createBuffers(device, variant), adapterInfo(adapter, hide));
     writeInline(device, variant, machine.buffers);
-    const total = network.pieces.reduce((sum, piece) => sum + piece.bytes, 0);
+    const total = machine.weightBytes = network.pieces.reduce((sum, piece) => sum + piece.bytes, source.bytes ?? 0);
     let before = 0;
+    const arrived = (loaded, cached) => emit({ stage: "weights", loaded: before + loaded, total, cached });
     const texts = machine.loadTexts(source, addresses);
     texts.catch(() => {}); // reported below, unless a piece fails first
     for (const [number, piece] of network.pieces.entries()) {
-      const bytes = await source.piece(piece, (loaded, cached) => emit({ stage: "weights", loaded: before + loaded, total, cached }));
-      stopIfAsked();
+      const bytes = await source.piece(piece, arrived);
+      signal?.throwIfAborted();
       writePiece(device, variant, machine.buffers, number, bytes);
       before += piece.bytes;
       await device.queue.onSubmittedWorkDone(); // so that copies on their way stay below one piece
     }
+    await source.fill?.(device, variant, machine.buffers, arrived);
     await texts;
     emit({ stage: "kernels", loaded: total, total });
     await machine.prepare();
-    stopIfAsked();
+    signal?.throwIfAborted();
     machine.check();
     emit({ stage: "ready", loaded: total, total });
     return machine;
   } catch (error) {
     device?.destroy();
     throw foreseen(error);
+  } finally {
+    await source?.close?.();
   }
 }
 
@@ -91,10 +107,10 @@ export class Machine {
 
   /** What a page tells of the network. */
   get info() {
-    const { kind, title = "", origin = {}, inputs, outputs, ui = {}, pieces, language, encoder, ticks, population, learner, calls } = this.network;
+    const { kind, title = "", origin = {}, inputs, outputs, ui = {}, language, encoder, ticks, population, learner, calls } = this.network;
     return {
       kind, title, origin, inputs, outputs, ui, device: this.adapter, variant: this.variant.label ?? "",
-      weightBytes: pieces.reduce((sum, { bytes }) => sum + bytes, 0), deviceBytes: this.buffers.reduce((sum, { size }) => sum + size, 0),
+      weightBytes: this.weightBytes, deviceBytes: this.buffers.reduce((sum, { size }) => sum + size, 0),
       streams: Boolean(ticks) || Boolean(calls && !calls.independent && !calls.whole && !language && !encoder),
       language: language ? { vocabulary: language.vocabulary, context: language.context, defaults: language.defaults ?? {}, chats: this.language?.texts.chats ?? false, text: this.language?.texts.hasTokenizer ?? false } : null,
       encoder: encoder ? { tokens: encoder.tokens, prompts: Object.keys(encoder.prompts ?? {}), classes: encoder.heads?.classify?.output?.names ?? null } : null,
@@ -107,14 +123,14 @@ export class Machine {
     const { language, encoder } = this.network;
     const about = language ?? encoder;
     if (!about) return;
-    const text = await import(addresses["text.js"] ?? new URL("./text.js", import.meta.url).href);
+    const text = await moduleOf("text.js", addresses);
     const json = about.tokenizer ? await source.file(checkFileName(about.tokenizer)) : null;
     const texts = new text.Texts(json, language ?? {});
     if (language) {
-      const { Language } = await import(addresses["language.js"] ?? new URL("./language.js", import.meta.url).href);
+      const { Language } = await moduleOf("language.js", addresses);
       this.language = new Language(this, text, texts);
     } else {
-      const { Encoder } = await import(addresses["encoder.js"] ?? new URL("./encoder.js", import.meta.url).href);
+      const { Encoder } = await moduleOf("encoder.js", addresses);
       this.encoder = new Encoder(this, texts);
     }
   }

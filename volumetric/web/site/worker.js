@@ -2,9 +2,7 @@
 // A source that only the page has is asked for through {ask, method, args}, answered by {answer, result | error}.
 
 import { errorData, errorOf } from "./errors.js";
-import { UrlSource } from "./fetch_pieces.js";
 import { openMachine } from "./machine.js";
-import { CallerSource } from "./sources.js";
 
 let machine = null;
 const signals = new Map();
@@ -25,10 +23,9 @@ async function perform({ call, method, args }) {
   try {
     let result;
     if (method === "load") {
-      const [{ url, ...options }] = args;
+      const [options] = args;
       if (globalThis.ownAddresses) options.addresses = globalThis.ownAddresses;
-      const source = url === null ? new CallerSource(pageSource) : new UrlSource(url, { signal: controller.signal });
-      machine = await openMachine(source, options, emit, controller.signal);
+      machine = await openMachine(options, options.own ? pageSource : null, emit, controller.signal);
       result = machine.info;
       machine.lost.then(error => postMessage({ lost: errorData(error) }));
     } else {

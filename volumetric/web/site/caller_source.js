@@ -1,26 +1,8 @@
-// Where a network comes from. A source has `json()`, `piece(piece, progress)` and `file(name)`; `{json(), piece(i), file?(name)}`
-// of a caller is one whose pieces are whole.
+// A network that the page holds itself: `{json(), piece(i), file?(name)}`, whose pieces are whole.
 
-import { DamagedFileError, FormatError } from "./errors.js";
 import { bytesOfBase64 } from "./buffers.js";
-
-/** SHA-256 of bytes as hexadecimal digits; null where the browser has none (pages that are not secure). */
-async function sha256(bytes) {
-  if (!globalThis.crypto?.subtle) return null;
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
-  return Array.from(digest, byte => byte.toString(16).padStart(2, "0")).join("");
-}
-
-/** Return the bytes of a piece; raises `DamagedFileError` unless they are those that were exported. */
-export async function checkedPiece(piece, bytes) {
-  const again = "Load the page again; if this repeats, copy the files of the export again.";
-  if (bytes.length !== piece.bytes) {
-    throw new DamagedFileError(`${piece.file} is not of ${piece.bytes} bytes: it is cut off, or of another export.`, again);
-  }
-  const sum = await sha256(bytes);
-  if (sum !== null && sum !== piece.sha256) throw new DamagedFileError(`${piece.file} is damaged: its checksum is ${sum.slice(0, 12)}…, not ${piece.sha256.slice(0, 12)}….`, again);
-  return bytes;
-}
+import { checkedPiece } from "./checked_pieces.js";
+import { FormatError } from "./errors.js";
 
 /** A source of a caller: `json()` gives network.json, parsed or as text, `piece(i)` bytes or base64 text. */
 export class CallerSource {

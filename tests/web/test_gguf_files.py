@@ -1,0 +1,159 @@
+"""GGUF files behind a template: fetched once and in order, kept between visits, and refused where they do not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.web.engine_page import EnginePage
+from tests.web.gguf_networks import BULK, dense_template, write_dense
+from tests.web.static_server import write_json
+
+LOAD = """
+const events = [];
+const m = await engine.load(source(), {template: net + "template", onProgress: one => events.push(one), ...options});
+const w = new Float32Array(await m.read("w")), bulk = new Float32Array(await m.read("bulk"));
+const y = (await m.run([1, 0, 0, 0])).output;
+await m.close();
+return {w, bulk, y, events, info: m.info};
+"""
+SERVED = "() => net + 'model.gguf'"
+OPENED = "() => file"
+
+
+@pytest.fixture
+def weights(engine: EnginePage) -> Any:
+    """A template and a file for it, whose weights these are."""
+    numbers = np.random.default_rng(5).standard_normal(10).astype(np.float32)
+    dense_template(engine.folder / "template")
+    write_dense(engine.folder / "model.gguf", numbers)
+    engine.run("for (const {address} of await engine.storedModels()) await engine.forgetModel(address); return 0")
+    return numbers
+
+
+def visit(engine: EnginePage, weights: Any, source: str = SERVED, **options: Any) -> tuple[list[Any], list[str | None]]:
+    """Load the file and check all that it fills; return the events, and the ranges that were asked of the server."""
+    engine.server.requests.clear()
+    result = engine.run(f"const source = {source};{LOAD}", options=options)
+    np.testing.assert_array_equal(result["w"], [*weights, 0, 0])
+    bulk = np.arange(BULK, dtype=np.float32)
+    np.testing.assert_array_equal(result["bulk"], [*bulk, *-bulk])
+    np.testing.assert_allclose(result["y"], weights[[0, 4]] + weights[8:], rtol=1e-6)
+    assert (result["info"]["title"], result["info"]["origin"]["licence"]) == ("A dense file", "mit")
+    wanted = [wanted for address, wanted in engine.server.requests if address == "/net/model.gguf"]
+    return result["events"], wanted
+
+
+def stored(engine: EnginePage) -> Any:
+    return engine.run("return await engine.storedModels()")
+
+
+def test_a_file_is_fetched_once(engine: EnginePage, weights: Any) -> None:
+    size = (engine.folder / "model.gguf").stat().st_size
+    events, wanted = visit(engine, weights)
+    assert wanted == [None]
+    assert list(dict.fromkeys(one["stage"] for one in events)) == ["start", "header", "weights", "kernels", "ready"]
+    loaded = [one["loaded"] for one in events if one["stage"] in ("header", "weights")]
+    assert loaded == sorted(loaded)
+    assert (loaded[-1], events[-1]["total"], events[-1]["loaded"]) == (size, size, size)
+    address = f"{engine.server.url}/net/model.gguf"
+    assert stored(engine) == [{"address": address, "bytes": size, "complete": True}]
+    events, wanted = visit(engine, weights)
+    assert wanted == [f"bytes={size - 1}-"]  # asks whether it is the same, no more
+    assert all(one["cached"] for one in events if one["stage"] == "header")
+    assert engine.run("return await engine.forgetModel(net + 'model.gguf')") == size
+    assert stored(engine) == []
+    assert visit(engine, weights, worker=False)[1] == [None]
+    assert visit(engine, weights, worker=False)[1] == [f"bytes={size - 1}-"]
+
+
+def test_it_goes_on_where_an_earlier_visit_stopped(engine: EnginePage, weights: Any) -> None:
+    address, half = "/net/model.gguf", 4 * BULK
+    engine.server.cuts[address] = [half, 1000]
+    assert visit(engine, weights)[1] == [None, f"bytes={half}-", f"bytes={half + 1000}-"]
+    engine.run("await engine.forgetModel(net + 'model.gguf'); return 0")
+    engine.server.cuts[address] = [half, 0, 0, 0]
+    failure = engine.failure("await engine.load(net + 'model.gguf', {template: net + 'template'})")
+    assert (failure.name, address in failure.message) == ("FetchError", True), failure.message
+    [kept] = stored(engine)
+    assert (kept["bytes"], kept["complete"]) == (half, False)
+    engine.open()  # the page is loaded again
+    events, wanted = visit(engine, weights)
+    assert wanted == [f"bytes={half}-"]
+    assert {(one["stage"], one["cached"]) for one in events if "cached" in one} == {("header", True), ("weights", False)}
+    engine.expects_complaints = True  # Chromium reports connections that break
+
+
+@pytest.mark.thorough
+def test_servers_without_ranges(engine: EnginePage, weights: Any) -> None:
+    engine.server.ranges = False
+    engine.server.cuts["/net/model.gguf"] = [4 * BULK]
+    assert len(visit(engine, weights)[1]) == 2
+    assert len(visit(engine, weights)[1]) == 1
+    engine.server.marks = False  # nobody can say whether the file is the same
+    visit(engine, weights)
+    assert stored(engine) == []
+    engine.expects_complaints = True
+
+
+def test_a_changed_file_is_fetched_anew(engine: EnginePage, weights: Any) -> None:
+    visit(engine, weights)
+    write_dense(engine.folder / "model.gguf", weights + 1)
+    events, wanted = visit(engine, weights + 1)
+    assert wanted[1:] == [None]
+    assert not any(one["cached"] for one in events if "cached" in one)
+    path = engine.folder / "model.gguf"
+    path.write_bytes(path.read_bytes()[:1000])
+    assert "it is cut off" in engine.failure(f"const source = {SERVED};{LOAD}", options={}).message
+    engine.expects_complaints = True  # Chromium reports the 416
+
+
+def test_a_file_of_the_visitor(engine: EnginePage, weights: Any) -> None:
+    engine.run("globalThis.file = new File([await (await fetch(net + 'model.gguf')).blob()], 'mine.gguf'); return 0")
+    assert visit(engine, weights, OPENED)[1] == []
+    assert visit(engine, weights, OPENED, worker=False)[1] == []
+    assert stored(engine) == []
+
+
+def test_a_file_that_is_stopped(engine: EnginePage, weights: Any) -> None:
+    failure = engine.failure(
+        "const stop = new AbortController();"
+        "const onProgress = one => { if (one.stage === 'weights') stop.abort(); };"
+        "await engine.load(net + 'model.gguf', {template: net + 'template', signal: stop.signal, onProgress})"
+    )
+    assert failure.name == "AbortError"
+    assert visit(engine, weights)
+
+
+MISFITS = {
+    "width": ({"width": 5}, "dense.width is 5 in the file and 4 in the template."),
+    "words": ({"words": ("a", "c")}, "The elements of tokenizer.ggml.tokens are others"),
+    "more words": ({"words": ("a", "b", "c")}, "tokenizer.ggml.tokens is an array of 3 of type 8 in the file and"),
+    "shape": ({"weights": np.zeros(9, np.float32)}, "Tensor w is F32 [9] in the file and F32 [10] in the template."),
+}
+
+
+def test_what_does_not_fit_is_refused(engine: EnginePage, weights: Any) -> None:
+    for changes, sentence in MISFITS.values():
+        write_dense(engine.folder / "model.gguf", **{"weights": weights, **changes})
+        failure = engine.failure(f"const source = {SERVED};{LOAD}", options={})
+        assert failure.name == "FormatError"
+        assert sentence in failure.message, failure.message
+        assert "volumetric export model.gguf OUT --web --template" in failure.message
+    write_dense(engine.folder / "model.gguf", weights)
+    other = dense_template(engine.folder / "other")
+    other["template"]["metadata"]["dense.depth"] = 2
+    write_json(engine.folder / "other" / "network.json", other)
+    two = "['other', 'template'].map(one => net + one)"
+    engine.run(f"const m = await engine.load(net + 'model.gguf', {{template: {two}}}); await m.close(); return 0")
+    none = engine.failure("await engine.load(net + 'model.gguf', {template: [net + 'other', net + 'other']})")
+    assert none.message.count("dense.depth is absent in the file and 2 in the template.") == 2
+    for source, sentence in (
+        ("net + 'model.gguf'", "There is no template at"),
+        ("net + 'template'", "This is a template for GGUF files"),
+    ):
+        failure = engine.failure(f"await engine.load({source})")
+        assert sentence in failure.message, failure.message
+    engine.expects_complaints = True  # Chromium reports the 404
