@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from volumetric.base.errors import DeviceError, UnsupportedError
+from volumetric.base.errors import DeviceError, SpecError, UnsupportedError
 from volumetric.base.notebook_html import ShowsFields
 from volumetric.loaders.directory import new_directory
 from volumetric.web.kinds import RecordedKind
 from volumetric.web.variant_writer import ModuleTable, VariantWriter
 from volumetric.web.variants import WebVariant, chosen_variants
-from volumetric.web.weight_pieces import WeightPieces
+from volumetric.web.weight_pieces import BufferContents, WeightPieces
 
 if TYPE_CHECKING:
     from volumetric.network import Params
@@ -61,6 +61,7 @@ def export_network(
     title: str | None = None,
     samples: int = 64,
     learn: TrainConfig | bool = False,
+    template: bool = False,
 ) -> ExportReport:
     """Write `source` as a folder for browsers. Needs no GPU; the folder appears whole or not at all.
 
@@ -78,6 +79,7 @@ def export_network(
     samples : samples of a launch of a population
     learn : export the updates, too, so that the network learns in the page, see `LearnerNetwork`; True: by Adam, from
         classes if the model has any, else from numbers
+    template : leave out the weights of a language model in a GGUF file, which a reader takes from such a file
 
     Raises
     ------
@@ -88,6 +90,8 @@ def export_network(
     from volumetric.web.sources import recorded_kind
 
     chosen = chosen_variants(variants)
+    if template:
+        return _write_template(source, folder, chosen, context=context, title=title, dtype=dtype, learn=learn)
     kind = recorded_kind(
         source, params=params, rows=tuple(rows), context=context, dtype=dtype, title=title, samples=samples,
         learn=learn,
@@ -95,29 +99,58 @@ def export_network(
     return write_folder(kind, folder, chosen)
 
 
+def _write_template(
+    source: Any,
+    folder: str | os.PathLike[str],
+    variants: Sequence[WebVariant],
+    *,
+    context: int | None,
+    title: str | None,
+    dtype: str | None,
+    learn: TrainConfig | bool,
+) -> ExportReport:
+    from volumetric.web.gguf_templates import gguf_template
+
+    if dtype is not None:
+        raise SpecError(
+            f"a template has no weights that could become {dtype}",
+            hint="volumetric convert MODEL NEW.gguf --dtype … writes a file with others",
+        )
+    if learn:
+        raise SpecError("a template does not learn: its weights are those of a file", hint="leave learn or template out")
+    template = gguf_template(source, context=context, title=title)
+    return write_folder(template, folder, variants, contents_in=template.contents_in)
+
+
 def write_folder(
-    kind: RecordedKind, folder: str | os.PathLike[str], variants: Sequence[WebVariant], extra: Mapping[str, Any] = {}
+    kind: RecordedKind,
+    folder: str | os.PathLike[str],
+    variants: Sequence[WebVariant],
+    extra: Mapping[str, Any] = {},
+    contents_in: Callable[[WeightPieces], BufferContents] = lambda pieces: pieces,
 ) -> ExportReport:
     """Record a network for each variant, and write the folder; raises as `export_network`.
 
     Parameters
     ----------
     extra : further entries of network.json
+    contents_in : returns what describes the contents of buffers, and may write them to the pieces
     """
     with new_directory(folder, MANIFEST) as home:
         pieces, modules = WeightPieces(home), ModuleTable()
+        contents = contents_in(pieces)
         recorded: list[dict[str, Any]] = []
         entries: dict[str, Any] | None = None
         try:
             for variant in variants:
-                writer = VariantWriter(variant, modules, pieces)
+                writer = VariantWriter(variant, modules, contents)
                 own = _record(kind, writer)
                 if entries is not None and own != entries:
                     raise AssertionError(f"the variants of {kind.title} differ in more than their programs")
                 entries = own
                 recorded.append(writer.finish())
         finally:
-            listed = pieces.close()
+            pieces.close()
         manifest = {
             "format": FORMAT,
             "version": VERSION,
@@ -126,7 +159,7 @@ def write_folder(
             "origin": {**kind.origin, "engine": f"volumetric {_version()}"},
             **(entries or {}),
             **extra,
-            "pieces": listed,
+            **contents.entries(),
             "modules": modules.texts,
             "variants": recorded,
         }

@@ -18,6 +18,7 @@ from volumetric.devices.gpu.gpu_commands import Command, CopyCommand, PassComman
 from volumetric.devices.gpu.gpu_context import BoundDispatch
 from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, CallRows, WorkgroupGrid
 from volumetric.web.export_network import FORMAT, MANIFEST, VERSION
+from volumetric.web.opened_template import opened_template
 
 if TYPE_CHECKING:
     from volumetric.devices.gpu.open_gpu import OpenGpu
@@ -36,6 +37,7 @@ class NativeReplay:
     folder : an export
     context : the open GPU
     subgroup_sizes : smallest and largest subgroup of it
+    gguf : for a template: the file with the weights
 
     Attributes
     ----------
@@ -44,11 +46,17 @@ class NativeReplay:
 
     Raises
     ------
-    CheckpointError : the folder is damaged, or of a later version
+    CheckpointError : the folder is damaged, or of a later version; or the file does not fit the template
+    SpecError : a template without a file, or a file for something else
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], context: OpenGpu, subgroup_sizes: tuple[int, int] = (0, 0)
+        self,
+        folder: str | os.PathLike[str],
+        context: OpenGpu,
+        subgroup_sizes: tuple[int, int] = (0, 0),
+        *,
+        gguf: str | os.PathLike[str] | None = None,
     ) -> None:
         home = Path(folder)
         self.manifest: dict[str, Any] = _read_manifest(home)
@@ -58,6 +66,9 @@ class NativeReplay:
         )
         self._executor = context.new_executor()
         self._pieces = _Pieces(home, self.manifest["pieces"])
+        self._template = opened_template(self.manifest, gguf)
+        if self._template is not None:
+            self.manifest["language"] = self._template.language(self.manifest["language"])
         self._described: dict[str, dict[str, Any]] = {one["name"]: one for one in self.variant["buffers"]}
         self.buffers: dict[str, Any] = {
             name: context.buffer(one["bytes"], name, uniform=bool(one.get("uniform")))
@@ -74,6 +85,9 @@ class NativeReplay:
     def restore(self, name: str) -> None:
         """Write the first contents of a buffer."""
         described, buffer = self._described[name], self.buffers[name]
+        if "fill" in described and self._template is not None:
+            self.context.write(buffer, self._template.contents(described["fill"], described["bytes"]))
+            return
         contents = np.zeros(described["bytes"], np.uint8)
         data = base64.b64decode(described["data"]) if "data" in described else None
         parts = [data] if data is not None else [self._pieces.part(*part) for part in described.get("parts", ())]
