@@ -19,7 +19,7 @@ export async function fetched(address, options = {}) {
         : "Check the connection and the address; another host must allow this page (CORS)."), { final: file });
   }
   if (!answer.ok) {
-    const hint = answer.status === 404 ? "Check the address; all files of the export must lie in one folder." : "Try again later, or ask whoever runs the server.";
+    const hint = answer.status === 404 ? "Check the address; the files of an export lie in one folder." : "Try again later, or ask whoever runs the server.";
     throw Object.assign(new FetchError(`The server answers ${answer.status} for ${address}.`, hint), { final: answer.status < 500, status: answer.status });
   }
   return answer;

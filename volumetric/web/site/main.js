@@ -3,6 +3,7 @@ import { about, deviceLine } from "./about.js";
 import { h } from "./elements.js";
 import { load } from "./engine.js";
 import { asRows } from "./genome_runs.js";
+import { loading } from "./loading.js";
 import { networkSource } from "./network_source.js";
 
 const VIEWS = ["numbers", "field", "image", "stream", "cartpole", "chat", "similarity", "learn_digits", "neat"];
@@ -13,8 +14,7 @@ const FOR_KIND = { rows: "numbers", sequences: "numbers", stream: "stream", tick
 export async function start(addresses = {}, packed = null) {
   const root = document.getElementById("page");
   const title = h("h1", {}, document.title), device = h("p", { class: "device dim", id: "device" }), tools = h("div", { class: "tools" });
-  const bar = h("progress", { max: 1, "aria-label": "Loading the network" }), now = h("p", { class: "dim", role: "status" }, "Reading the network…");
-  const stage = h("main", { id: "stage" }, h("div", { class: "loading" }, bar, now));
+  const progress = loading(), stage = h("main", { id: "stage" }, progress.element);
   const alerts = h("div", { class: "alerts" }), speed = h("output", { class: "speed dim", "aria-live": "off" });
   const foot = h("footer", { class: "foot" }, speed);
   root.replaceChildren(h("header", {}, h("div", {}, title, device), tools), alerts, stage, foot);
@@ -35,8 +35,9 @@ export async function start(addresses = {}, packed = null) {
   };
 
   try {
-    const onProgress = event => showProgress(event, bar, now);
-    const model = asRows(await load(networkSource(packed?.texts), { addresses, modules: packed?.modules ?? null, onProgress }));
+    const options = { addresses, modules: packed?.modules ?? null }, template = root.dataset.template !== undefined;
+    const model = template ? await (await viewOf("choose_model", addresses)).chooseModel(stage, app, options)
+      : asRows(await load(networkSource(packed?.texts), { ...options, onProgress: progress.show }));
     const network = model.info;
     document.title = title.textContent = String(network.title || "A network");
     device.textContent = deviceLine(network);
@@ -45,6 +46,7 @@ export async function start(addresses = {}, packed = null) {
     const view = await viewOf(kind, addresses);
     stage.replaceChildren();
     stage.className = `stage-${kind}`;
+    if (template) foot.append(h("button", { type: "button", onclick: () => location.assign(location.pathname) }, "Another file"));
     foot.append(about(network));
     model.lost?.then(app.fail);
     await view.show(stage, model, app);
@@ -70,15 +72,3 @@ function sentence(error) {
   const text = String(error?.message ?? error);
   return /[.!?]$/.test(text) ? text : `${text}.`;
 }
-
-function showProgress({ stage, loaded = 0, total = 0 }, bar, now) {
-  if (stage === "weights" && total) {
-    bar.value = loaded / total;
-    now.textContent = `Loading weights: ${megabytes(loaded)} of ${megabytes(total)} MB`;
-  } else {
-    bar.removeAttribute("value");
-    now.textContent = stage === "kernels" ? "Compiling kernels for this GPU…" : "Loading…";
-  }
-}
-
-const megabytes = bytes => (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0);

@@ -9,6 +9,7 @@ const MOST_KEY_BYTES = 65_535;
 const MOST_HEADER_BYTES = 2 ** 28; // ten times the largest vocabularies
 const AGAIN = "Download the file again; if this repeats, convert the model again.";
 const U32 = 4, F32 = 6, BOOL = 7, STRING = 8, ARRAY = 9, U64 = 10;
+const FLOATS = [F32, 12];
 const BYTES = { 0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8 };
 const READ = {
   0: (view, at) => view.getUint8(at), 1: (view, at) => view.getInt8(at), 2: (view, at) => view.getUint16(at, true),
@@ -94,8 +95,8 @@ export class Header {
     }
     const parts = this.metadata.get("split.count");
     if (parts && parts.value !== 0 && parts.value !== 1) throw wrong("This file is one part of a split model.", "Join the parts into one file: `llama-gguf-split --merge FIRST_PART OUT.gguf`.");
-    const alignment = this.metadata.has("general.alignment") ? this.value("general.alignment") : 32;
-    if (!Number.isInteger(alignment) || alignment < 8 || alignment > MOST_ALIGNMENT || alignment & (alignment - 1)) {
+    const { type, value: alignment } = this.metadata.get("general.alignment") ?? { type: U32, value: 32 };
+    if (FLOATS.includes(type) || !Number.isInteger(alignment) || alignment < 8 || alignment > MOST_ALIGNMENT || alignment & (alignment - 1)) {
       throw wrong(`general.alignment is ${alignment}, not a power of two from 8 to ${MOST_ALIGNMENT}.`);
     }
     yield* this.#readTensors(tensors, alignment);
