@@ -7,20 +7,23 @@ export type Inputs = Values | Record<string, Values>;
 export type Outputs = Record<string, Float32Array | Int32Array>;
 
 export interface Progress {
-  stage: "start" | "weights" | "kernels" | "ready";
+  /** "header" is that of a GGUF file, of which loaded and total are bytes. */
+  stage: "start" | "header" | "weights" | "kernels" | "ready";
   /** Bytes of the weights that are here. */
   loaded: number;
   total: number;
-  /** Whether the latest bytes came from an earlier visit. */
+  /** Whether the latest bytes are those of an earlier visit. */
   cached?: boolean;
 }
 
 export interface LoadOptions {
   onProgress?: (progress: Progress) => void;
   signal?: AbortSignal;
+  /** Addresses of folders of templates for a GGUF file, "./" unless stated; the first that fits is taken. */
+  template?: string | URL | (string | URL)[];
   /** Run in a worker (the default), so that the page stays alive. */
   worker?: boolean;
-  /** Addresses of worker.js, text.js, language.js and encoder.js, where they do not lie beside engine.js. */
+  /** Addresses of the modules that the engine loads when it needs them, as worker.js, where they do not lie beside engine.js. */
   addresses?: Record<string, string>;
   /** Name and text of all modules, each after those that it imports: for a worker in a page that is one file. */
   modules?: [string, string][];
@@ -231,8 +234,24 @@ export interface Model {
   close(): Promise<void>;
 }
 
-/** Load a network: from the address of its folder or network.json, or from what the page holds itself. */
-export function load(source: string | URL | Source, options?: LoadOptions): Promise<Model>;
+/**
+ * Load a network: from the address of its folder or network.json, or from what the page holds itself; or a language model from
+ * a GGUF file, by its address or a file that the visitor opened, with a template.
+ */
+export function load(source: string | URL | Blob | Source, options?: LoadOptions): Promise<Model>;
+
+/** What the browser has stored of a network that was loaded from a server. */
+export interface StoredModel {
+  /** Of the GGUF file, or of the folder of an export. */
+  address: string;
+  bytes: number;
+  /** False: the next visit goes on where this one stopped. */
+  complete: boolean;
+}
+
+export function storedModels(): Promise<StoredModel[]>;
+/** Drop what is stored of a network; returns how many bytes that were. */
+export function forgetModel(address: string | URL): Promise<number>;
 
 /** What failed (`sentence`) and what to do (`hint`); the message is both. */
 export class EngineError extends Error {

@@ -12,13 +12,13 @@ import { loading, megabytes } from "../loading.js";
 export function chooseModel(stage, app, options) {
   const like = document.title, input = h("input", { type: "file", id: "file", accept: ".gguf" });
   const address = h("input", { id: "address", name: "model", placeholder: "models/model.gguf", autocomplete: "off", spellcheck: "false", required: true });
-  const stored = h("ul", { "aria-labelledby": "stored" }), kept = h("div", { class: "stored" }, h("p", { class: "dim", id: "stored" }, "Stored in this browser"), stored);
+  const stored = h("ul", { "aria-labelledby": "stored" }), section = h("div", { class: "stored" }, h("p", { class: "dim", id: "stored" }, "Stored in this browser"), stored);
   const form = h("form", { class: "address", "aria-label": "Load from an address" },
     h("label", { for: "address" }, `Or its address on ${location.host}`), address, h("button", {}, "Load"));
   const choice = h("section", { class: "card wide drop choice", "aria-label": "Choose a model" },
     h("p", {}, `This page runs GGUF files like “${like}”: of the same architecture, sizes and types of weights.`),
     h("label", { for: "file" }, "Open a file from your disk, or drop one here"), input, form,
-    h("p", { class: "dim" }, "The file is read by your GPU, in this page. Nothing that you enter leaves it."), kept);
+    h("p", { class: "dim" }, "The file is read by your GPU, in this page. Nothing that you enter leaves it."), section);
 
   return new Promise(resolve => {
     const events = new AbortController(), on = (type, listener) => addEventListener(type, listener, { signal: events.signal });
@@ -72,7 +72,7 @@ export function chooseModel(stage, app, options) {
 
     const list = async () => {
       const models = (await storedModels()).filter(one => !one.address.endsWith("/")); // folders are exports
-      kept.hidden = !models.length;
+      section.hidden = !models.length;
       stored.replaceChildren(...models.map(row));
     };
 
