@@ -17,17 +17,20 @@ from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf
 CHAT = "{% for m in messages %}<note>{{ m['role'] }}: {{ m['content'] }}</s>{% endfor %}"
 
 
-def write_llama(path: Path, types: Mapping[str, str], *, drawn: bool = False, tied: bool = True, **changes: Any) -> Path:
-    """Write a llama of two layers.
+def write_llama(
+    path: Path, types: Mapping[str, str], *, drawn: bool = False, tied: bool = True, **changes: Any
+) -> Path:
+    """Write a llama, and return its path.
 
     Parameters
     ----------
-    types : end of a matrix's name, such as ``"attn_v.weight"`` or ``"1.attn_v.weight"`` → its type; ``""``: all others
+    types : part of a matrix's name, such as ``"attn_v"`` or ``"blk.1."`` → its type, the longest counts
     drawn : blocks of random bits instead of small numbers
     tied : whether the embedding is the head, too
-    changes : sizes, and keys of the metadata with dots as double underscores; None removes one
+    changes : sizes, of which `freqs` is a factor of all rotary frequencies if it is not 0; and keys of metadata with
+        double underscores for dots, None removes one
     """
-    sizes = {"hidden": 256, "heads": 4, "kv": 2, "ff": 256, "layers": 2, "freqs": False}
+    sizes: dict[str, float] = {"hidden": 256, "heads": 4, "kv": 2, "ff": 256, "layers": 2, "freqs": 0.0}
     own = {name: changes.pop(name, size) for name, size in sizes.items()}
     hidden, heads, kv, ff = (int(own[name]) for name in ("hidden", "heads", "kv", "ff"))
     head = hidden // heads
@@ -69,25 +72,26 @@ def write_llama(path: Path, types: Mapping[str, str], *, drawn: bool = False, ti
     tensors = {}
     for name, shape in shapes.items():
         kind = _type_of(name, types) if len(shape) > 1 else "F32"
-        raw = _raw(draw, kind, shape, drawn=drawn, ones=name == "rope_freqs.weight")
+        raw = _raw(draw, kind, shape, drawn=drawn)
+        if name == "rope_freqs.weight":
+            raw = np.full(shape, own["freqs"], np.float32)
         tensors[name] = GGUFTensorOut(type=kind, shape=shape, read=lambda raw=raw: raw)
     write_gguf(path, {key: value for key, value in keys.items() if value is not None}, tensors)
     return path
 
 
 def _type_of(name: str, types: Mapping[str, str]) -> str:
-    fitting = [end for end in types if name.endswith(end)]
+    fitting = [part for part in types if part in name]
     return types[max(fitting, key=len)]
 
 
-def _raw(draw: np.random.Generator, kind: str, shape: tuple[int, ...], *, drawn: bool, ones: bool) -> Any:
+def _raw(draw: np.random.Generator, kind: str, shape: tuple[int, ...], *, drawn: bool) -> Any:
     count = int(np.prod(shape))
     if drawn and kind not in HOSTS:
         type_ = GGUF_TYPES[TYPE_NUMBERS[kind]]
         return np.frombuffer(draw.bytes(count // type_.block * type_.block_bytes), np.uint8)
     values = draw.standard_normal(shape).astype(np.float32) / (np.sqrt(shape[-1]) if len(shape) > 1 else 8)
-    values = 1 + np.abs(values) if len(shape) == 1 or ones else values
+    values = 1 + np.abs(values) if len(shape) == 1 else values
     if kind in HOSTS:
         return np.ascontiguousarray(values.astype(HOSTS[kind])).view(np.uint8)
     return np.frombuffer(to_gguf(encode(values, Scheme.parse(kind))), np.uint8)
-

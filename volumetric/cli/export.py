@@ -22,6 +22,7 @@ def export(
     web: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     single_file: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     learn: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    template: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     title: str | None = None,
     licence: Annotated[str | None, Parameter(name=["--licence", "--license"])] = None,
     image: str | None = None,
@@ -46,6 +47,8 @@ def export(
         Put everything into one HTML file, of 32 MiB at most, which opens by a double click.
     learn : bool
         Let the network learn in the page, by Adam: from classes if the model has any, else from numbers.
+    template : bool
+        Leave the weights of a GGUF file out: the page takes them from such a file, without conversion.
     title : str
         Heading of the page; default: the source's name.
     licence : str
@@ -70,13 +73,18 @@ def export(
         raise UsageError(f"--single-file writes an HTML file, not {out}", hint=f"name it {out}.html")
     if not single_file and out.suffix.lower() in (".html", ".htm"):
         raise UsageError(f"a page is a folder, and {out} is named as one file", hint="add --single-file")
+    for given, option in ((single_file, "--single-file"), (dtype, "--dtype"), (learn, "--learn")):
+        if template and given:
+            raise UsageError(
+                f"--template writes no weights, and {option} needs them", hint=f"leave --template or {option} out"
+            )
     check_new(out, source, overwrite=overwrite)
     from volumetric.web.save_web import save_web
 
     with console.progress(f"exporting {source}…"):
         page = save_web(
             source, out, single_file=single_file, title=title, licence=licence, image=_size_of(image), dtype=dtype,
-            context=context, learn=learn,
+            context=context, learn=learn, template=template,
         )  # fmt: skip
     console.write(f"{out}: {page.title} as a page ({page.view}), {byte_size(page.bytes)}\n")
     if single_file:

@@ -172,12 +172,16 @@ class SplitGGUF(MergedSource):
             if file.metadata.get("split.no") != number or file.metadata.get("split.count") != len(paths):
                 raise CheckpointError(f"{path} is not part {number + 1} of {len(paths)} of a split model")
         super().__init__((path.name, file) for path, file in zip(paths, files, strict=True))
-        self.metadata: dict[str, MetadataValue] = files[0].metadata
+        self.metadata: Mapping[str, MetadataValue] = files[0].metadata
         self._files: dict[str, GGUFFile] = {name: file for file in files for name in file.entries}
 
     def raw_part(self, name: str, start: int, stop: int) -> Array:
-        """Return bytes of one tensor."""
+        """Return bytes ``start:stop`` of one tensor."""
         return self._files[name].raw_part(name, start, stop)
+
+    def raw(self, name: str) -> Array:
+        """Return the bytes of one tensor."""
+        return self._files[name].raw(name)
 
 
 GGUFSource: TypeAlias = GGUFTensors | SplitGGUF

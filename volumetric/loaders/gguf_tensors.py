@@ -38,9 +38,7 @@ class GGUFTensors(ABC):
 
     __slots__ = ("entries", "metadata", "where")
 
-    def __init__(
-        self, where: str, metadata: Mapping[str, MetadataValue], entries: Mapping[str, TensorEntry]
-    ) -> None:
+    def __init__(self, where: str, metadata: Mapping[str, MetadataValue], entries: Mapping[str, TensorEntry]) -> None:
         self.where: str = where
         self.metadata: Mapping[str, MetadataValue] = metadata
         self.entries: Mapping[str, TensorEntry] = entries

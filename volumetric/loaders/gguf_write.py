@@ -16,7 +16,7 @@ from volumetric.base.errors import CheckpointError
 from volumetric.base.progress import WorkMeter
 from volumetric.loaders.gguf import MAGIC, MAX_AXES
 from volumetric.loaders.gguf_types import GGUF_TYPES, TYPE_NUMBERS
-from volumetric.loaders.gguf_values import ARRAY, SCALAR_NUMBERS, SCALARS, STRING
+from volumetric.loaders.gguf_values import ARRAY, SCALAR_NUMBERS, STRING
 
 ALIGNMENT: Final = 32
 Metadata: TypeAlias = "Mapping[str, bool | str | np.generic | list[str] | Array]"

@@ -15,77 +15,74 @@ from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_tensors import GGUFTensors
 from volumetric.web.moved_bits import moved_bits
 
-_WORDS: Final = 1 << 31
-"""Numbers that a float32 element may have: sign, 7 bits of exponent, 23 of fraction. None is zero, infinite or NaN."""
-_LEAST_EXPONENT: Final = 64
-_SPREAD: Final = 0x9E3779B1 % _WORDS
+_NUMBERS: Final = 1 << 27
+"""Different float32 elements: from 2 to 2^17, where each minus 1 is exact, and none becomes another."""
+_TWO: Final = 128 << 23
+"""Bits of 2.0, the least of them."""
+_SPREAD: Final = 0x9E3779B1 % _NUMBERS
 """Odd, so that products with it are in another order and come back."""
 _PER_SEED: Final = 0x2545F491
 _AT_ONCE: Final = 1 << 20
 """Elements drawn at a time."""
 _BLOCK: Final = 32
 """Bytes of one count of Philox."""
-_FINITE: Final = np.uint16(0xBFFF)
-"""Bits of a float16 or bfloat16 below 2."""
+_FINITE: Final = {"F32": np.uint32(0xBFFFFFFF), "F16": np.uint16(0xBFFF), "BF16": np.uint16(0xBFFF)}
+"""Bits of a number below 2: casts of infinity and NaN raise warnings."""
 
 
 class DrawnTensors(GGUFTensors):
     """A source with the metadata and the tensors of another one.
 
-    Elements of F32 tensors are different from each other, so each says where it comes from, see `elements_of`; blocks
-    are random bits. A tensor that is read while `seed` is None has its real contents, for all seeds.
+    Elements of F32 tensors are different from each other, so each says where it comes from, see `elements_of`; if they
+    are too many, those of the largest tensors are random bits, as all blocks are. A tensor that is read while `seed` is
+    None has its real contents, for all seeds.
 
     Parameters
     ----------
     file : the other source
+    where : what messages call it
 
     Attributes
     ----------
     seed : which contents to draw; None: those of the file
     fixed : tensors with their real contents → SHA-256 of them
-
-    Raises
-    ------
-    UnsupportedError : there are too many float32 elements to tell them apart
+    latest : tensor that was read last
     """
 
-    __slots__ = ("_file", "_firsts", "_numbers", "fixed", "seed")
+    __slots__ = ("_file", "_firsts", "_numbers", "fixed", "latest", "seed")
 
     def __init__(self, file: GGUFSource, where: str) -> None:
         super().__init__(where, file.metadata, file.entries)
         self._file = file
         self.seed: int | None = None
         self.fixed: dict[str, str] = {}
+        self.latest: str = ""
         self._numbers = {name: number for number, name in enumerate(file.entries)}
         self._firsts: dict[str, int] = {}
         total = 0
-        for name, entry in file.entries.items():
-            if entry.type == "F32":
+        for name, entry in sorted(file.entries.items(), key=lambda item: item[1].nbytes):
+            if entry.type == "F32" and total + prod(entry.shape) <= _NUMBERS:
                 self._firsts[name] = total
                 total += prod(entry.shape)
-        if total > _WORDS:
-            raise UnsupportedError(
-                f"{where} has {total} elements in F32, and a template tells {_WORDS} apart",
-                hint="quantise the model: browsers have no room for it anyway",
-            )
 
     def raw_part(self, name: str, start: int, stop: int) -> Array:
         """Return bytes of one tensor. Raises `UnsupportedError` for a type that templates do not have."""
+        self.latest = name
         if self.seed is None and name not in self.fixed:
-            self.fixed[name] = hashlib.sha256(self._file.raw_part(name, 0, self.entries[name].nbytes)).hexdigest()
+            self.fixed[name] = hashlib.sha256(self._file.raw(name).data).hexdigest()
         if name in self.fixed:
             return self._file.raw_part(name, start, stop)
-        kind = self.entries[name].type
-        if kind == "F32":
+        if name in self._firsts:
             return self._elements(name, start // 4, -(-stop // 4))[start % 4 : start % 4 + stop - start]
+        kind = self.entries[name].type
         if moved_bits(kind) is None:
             raise UnsupportedError(
-                f"tensor {name!r} of {self.where} has the type {kind}, which GPUs have no layout for that moves bits",
+                f"tensor {name!r} of {self.where} has the type {kind}, and GPUs have no layout that moves its bits",
                 hint="quantise the model to another type, or export it without --template",
             )
         raw = self._random(name, start, stop)
-        if kind in ("F16", "BF16"):  # a cast of a number that is none raises warnings
-            raw.view(np.uint16)[:] &= _FINITE
+        if kind in _FINITE:
+            raw.view(_FINITE[kind].dtype)[:] &= _FINITE[kind]
         return raw
 
     def release(self, name: str) -> None:
@@ -95,31 +92,27 @@ class DrawnTensors(GGUFTensors):
 
     def elements_of(self, words: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
         """Return which tensor, by its number, and which element of it each word is; None if one is none of them."""
-        places = (words.astype(np.int64) & 0x7FFFFFFF) - (_LEAST_EXPONENT << 23)
-        numbers = (places % (1 << 30)) | (words >> np.uint32(31)).astype(np.int64) << 30
-        numbers = (numbers - self._shift()) * pow(_SPREAD, -1, _WORDS) % _WORDS
-        names = [name for name in self._firsts if name not in self.fixed]
-        firsts = np.array([self._firsts[name] for name in names], np.int64)
-        counts = np.array([prod(self.entries[name].shape) for name in names], np.int64)
-        at = np.searchsorted(firsts, numbers, side="right") - 1
-        if not names or (places < 0).any() or (places >= 1 << 30).any() or (at < 0).any():
+        places = words.astype(np.int64) - _TWO
+        if not self._firsts or (places < 0).any() or (places >= _NUMBERS).any():
             return None
-        elements = numbers - firsts[at]
-        if (elements >= counts[at]).any():
+        numbers = (places - self._shift()) * pow(_SPREAD, -1, _NUMBERS) % _NUMBERS
+        names = list(self._firsts)
+        at = np.searchsorted(np.array(list(self._firsts.values()), np.int64), numbers, side="right") - 1
+        elements = numbers - np.array(list(self._firsts.values()), np.int64)[at]
+        if (elements >= np.array([prod(self.entries[name].shape) for name in names], np.int64)[at]).any():
             return None
         return np.array([self._numbers[name] for name in names], np.int64)[at], elements
 
     def _elements(self, name: str, start: int, stop: int) -> Array:
-        first, words = self._firsts[name], np.empty(stop - start, np.uint32)
+        first, words = self._firsts[name] + start, np.empty(stop - start, np.uint32)
         for at in range(0, len(words), _AT_ONCE):
             part = words[at : at + _AT_ONCE]
-            numbers = np.arange(first + start + at, first + start + at + len(part), dtype=np.int64)
-            numbers = (numbers * _SPREAD + self._shift()) % _WORDS
-            part[:] = (numbers >> 30 << 31) | (numbers % (1 << 30)) + (_LEAST_EXPONENT << 23)
+            numbers = np.arange(first + at, first + at + len(part), dtype=np.int64)
+            part[:] = (numbers * _SPREAD + self._shift()) % _NUMBERS + _TWO
         return words.view(np.uint8)
 
     def _shift(self) -> int:
-        return (self.seed or 0) * _PER_SEED
+        return (self.seed or 0) * _PER_SEED % _NUMBERS
 
     def _random(self, name: str, start: int, stop: int) -> Array:
         count = start // _BLOCK

@@ -117,7 +117,9 @@ def _write_template(
             hint="volumetric convert MODEL NEW.gguf --dtype … writes a file with others",
         )
     if learn:
-        raise SpecError("a template does not learn: its weights are those of a file", hint="leave learn or template out")
+        raise SpecError(
+            "a template does not learn: its weights are those of a file", hint="leave learn or template out"
+        )
     template = gguf_template(source, context=context, title=title)
     return write_folder(template, folder, variants, contents_in=template.contents_in)
 

@@ -15,7 +15,7 @@ from volumetric.web.row_loops import rows_of_loops
 
 WORDS: Final = "words"
 """Part of an F32 tensor: a row is one element."""
-_AT_ONCE: Final = 16 << 20
+_AT_ONCE: Final = 2 << 20
 """Bytes of a tensor whose bits are moved at a time."""
 
 
@@ -35,16 +35,17 @@ def filled(
 
     Parameters
     ----------
-    fill : entries [tensor, part, rows]
+    fill : entries [tensor, part, rows], and for words perhaps what is added to each, in float32
     nbytes : bytes of the contents
     types : GGUF type → layout of its blocks
     """
     contents = np.zeros(nbytes, np.uint8)
-    for name, part, loops in fill:
+    for name, part, loops, *add in fill:
         sources, targets = rows_of_loops(loops)
         if part == WORDS:
-            elements = file.raw_part(name, 0, file.entries[name].nbytes).reshape(-1, 4)
-            contents.reshape(-1, 4)[targets] = elements[sources]
+            elements = file.raw(name).view(np.float32)[sources]
+            with np.errstate(invalid="ignore"):  # a NaN of a damaged file is detected in later computation
+                contents.view(np.float32)[targets] = elements + np.float32(add[0]) if add else elements
         else:
             _fill_rows(contents, types[file.entries[name].type], part, file, name, sources, targets)
         file.release(name)

@@ -40,9 +40,7 @@ def facts_of(file: GGUFSource, where: str) -> dict[str, Any]:
             raise CheckpointError(f"{where}: {key} is {value}", hint="the file is damaged: download it again")
         else:
             metadata[key] = value
-    tensors = {
-        name: [TYPE_NUMBERS[entry.type], list(entry.shape[::-1])] for name, entry in file.entries.items()
-    }
+    tensors = {name: [TYPE_NUMBERS[entry.type], list(entry.shape[::-1])] for name, entry in file.entries.items()}
     return {"metadata": metadata, "arrays": arrays, "tensors": tensors}
 
 
@@ -54,7 +52,9 @@ def check_facts(template: Mapping[str, Any], file: GGUFSource, where: str) -> No
     CheckpointError : it is not; the message has the first difference
     """
     own = facts_of(file, where)
-    fixed = {name: hashlib.sha256(_bytes_of(file, name)).hexdigest() for name in template["fixed"] if name in own["tensors"]}
+    fixed = {
+        name: hashlib.sha256(file.raw(name).data).hexdigest() for name in template["fixed"] if name in own["tensors"]
+    }
     difference = next(_differences(template, {**own, "fixed": fixed}), None)
     if difference is not None:
         name = template["name"] or "another file"
@@ -93,8 +93,4 @@ def _tensor_text(number: int, shape: list[int]) -> str:
 def _counts(key: str, metadata: Mapping[str, Any]) -> bool:
     """Whether a key decides what is computed, or how texts become tokens."""
     starts = f"{metadata.get(_ARCHITECTURE)}.", "tokenizer."
-    return key == _ARCHITECTURE or key.startswith(starts) and not key.startswith(CHAT_TEMPLATE)
-
-
-def _bytes_of(file: GGUFSource, name: str) -> np.ndarray[Any, Any]:
-    return file.raw_part(name, 0, file.entries[name].nbytes)
+    return key == _ARCHITECTURE or (key.startswith(starts) and not key.startswith(CHAT_TEMPLATE))

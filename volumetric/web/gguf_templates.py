@@ -129,7 +129,9 @@ class GGUFTemplate:
                 ours = self.model.record(writer)
         except CheckpointError as error:
             raise UnsupportedError(
-                f"{self.title} has weights that are computed from its tensors: {error.args[0]}", hint=_WHOLE
+                f"{self.title} computes weights from the numbers of {self.tensors.latest}, and a template only says "
+                "where numbers go",
+                hint=_WHOLE,
             ) from error
         if ours != theirs or any(calls[name] != own for name, own in writer.calls().items()):
             raise UnsupportedError(f"the programs of {self.title} depend on its weights", hint=_WHOLE)

@@ -193,7 +193,8 @@ def _probed(
     laid = _laid_out(layout, kind, np.packbits(probes, axis=1, bitorder="little"))[part]
     words = blocks * size // 4
     bits = np.unpackbits(laid[:, before : before + 4 * words], axis=1, bitorder="little")
-    sources = sum((bits[1 + plane] ^ bits[0]).astype(np.int64) << plane for plane in planes) - 1
+    moved = (bits[1:] ^ bits[0]).astype(np.int64)
+    sources = moved.T @ (1 << np.arange(len(moved))) - 1
     if (sources >= count).any():
         return None
     masks: dict[tuple[int, int], int] = {}

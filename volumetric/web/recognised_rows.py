@@ -15,9 +15,11 @@ from volumetric.web.moved_bits import REST, UNITS, MovedBits, moved_bits
 from volumetric.web.row_loops import Numbers, rows_as_loops, rows_of_loops
 
 Fill: TypeAlias = list[list[Any]]
-"""Entries [tensor, part, rows] of a buffer."""
+"""Entries of a buffer, see `filled`."""
 _UNIT: Final = 16
 """Bytes at the start of a row by which it is recognised."""
+_ADDED: Final = (0.0, -1.0)
+"""What may be added to elements: some files store gains plus 1."""
 _SAMPLE: Final = 256
 """Words that mostly show that contents are computed."""
 
@@ -55,12 +57,12 @@ class RecognisedRows:
     def rest_of(self, fill: Fill) -> tuple[Fill, int] | None:
         """Return fill and bytes of the buffer with what belongs to the units in one; None if nothing does."""
         nbytes = 0
-        for name, part, loops in fill:
+        for name, part, loops, *_ in fill:
             bits, blocks = self._layout(self._names.index(name)) if part == UNITS else (None, 0)
             if bits is None or REST not in bits.parts:
                 return None
             nbytes += len(rows_of_loops(loops)[0]) * bits.row_bytes(REST, blocks)
-        return [[name, REST, loops] for name, _, loops in fill], -(-nbytes // 4) * 4
+        return [[name, REST, loops] for name, _, loops, *_ in fill], -(-nbytes // 4) * 4
 
     def _units(self, contents: NDArray[np.uint8]) -> Fill | None:
         first = self._find(contents[:_UNIT].reshape(1, -1)) if contents.size >= _UNIT else None
@@ -76,14 +78,17 @@ class RecognisedRows:
         return self._fill(UNITS, *places, np.arange(len(places[0])))
 
     def _words(self, contents: NDArray[np.uint8]) -> Fill | None:
-        words = contents.view(np.uint32)
-        targets = np.flatnonzero(words)
-        if self._tensors.elements_of(words[targets[:_SAMPLE]]) is None:
-            return None
-        places = self._tensors.elements_of(words[targets])
-        return None if places is None else self._fill(WORDS, *places, targets)
+        targets = np.flatnonzero(contents.view(np.uint32))
+        written = contents.view(np.float32)[targets]
+        for add in _ADDED:
+            with np.errstate(all="ignore"):  # anything may be looked at as numbers
+                words = (written - np.float32(add)).view(np.uint32) if add else written.view(np.uint32)
+            if self._tensors.elements_of(words[:_SAMPLE]) is not None:
+                places = self._tensors.elements_of(words)
+                return None if places is None else self._fill(WORDS, *places, targets, *([add] if add else []))
+        return None
 
-    def _fill(self, part: str, owners: Numbers, rows: Numbers, targets: Numbers) -> Fill | None:
+    def _fill(self, part: str, owners: Numbers, rows: Numbers, targets: Numbers, *add: float) -> Fill | None:
         numbers, firsts = np.unique(owners, return_index=True)
         fill: Fill = []
         for number in numbers[np.argsort(firsts)].tolist():
@@ -91,7 +96,7 @@ class RecognisedRows:
             loops = rows_as_loops(rows[chosen], targets[chosen])
             if loops is None:
                 return None
-            fill.append([self._names[number], part, loops])
+            fill.append([self._names[number], part, loops, *add])
         return fill
 
     def _find(self, units: NDArray[np.uint8]) -> tuple[Numbers, Numbers] | None:
@@ -126,6 +131,4 @@ def _keys(units: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 def kinds_of(fills: Sequence[Fill], tensors: DrawnTensors) -> list[str]:
     """Return the types whose layouts fills use, in the order of their first use."""
-    return list(
-        dict.fromkeys(tensors.entries[name].type for fill in fills for name, part, _ in fill if part != WORDS)
-    )
+    return list(dict.fromkeys(tensors.entries[name].type for fill in fills for name, part, *_ in fill if part != WORDS))
