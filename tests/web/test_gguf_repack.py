@@ -9,11 +9,11 @@ import numpy as np
 from tests.web.engine_page import EnginePage
 
 REPACK = """
-const { Repacking } = await import(`${new URL("../engine/gguf/repack.js", net)}`);
-return cases.map(({ type, part, length, rows, seed }) => {
+const { Repacking, Words } = await import(`${new URL("../engine/gguf/repack.js", net)}`);
+return cases.map(({ type, part, length, rows, seed, plus }) => {
   const bytes = new Uint8Array(rows * length);
   for (let i = 0, state = seed; i < bytes.length; i++) bytes[i] = (state = (Math.imul(state, 1103515245) + 12345) >>> 0) >>> 24;
-  const repacking = new Repacking(type, part, length);
+  const repacking = type ? new Repacking(type, part, length) : new Words(plus);
   return { from: bytes, to: repacking.repack(bytes, rows), bytes: repacking.bytes };
 });
 """
@@ -79,16 +79,15 @@ def test_any_table(engine: EnginePage) -> None:
                 "part": "units", "length": length, "rows": rows, "seed": seed,
             }  # fmt: skip
         )
-    cases.append({"type": None, "part": "words", "length": 4, "rows": 7, "seed": 1})
+    cases += [{"type": None, "length": 4, "rows": 70, "seed": 1, "plus": plus} for plus in (0, 1)]
     for case, result in zip(cases, engine.run(REPACK, cases=cases), strict=True):
         rows = result["from"].reshape(case["rows"], case["length"])
         type_ = case["type"]
-        expected = b"".join(
-            bytes(row)
-            if type_ is None
-            else b"".join(moved(bytes(row), section, type_["block_bytes"]) for section in type_["parts"]["units"])
-            for row in rows
-        )
+        if type_ is None:
+            expected = (rows.view("<f4") + np.float32(case["plus"])).tobytes() if case["plus"] else rows.tobytes()
+        else:
+            sections, block_bytes = type_["parts"]["units"], type_["block_bytes"]
+            expected = b"".join(moved(bytes(row), section, block_bytes) for row in rows for section in sections)
         assert result["to"].tobytes() == expected, case
         assert result["bytes"] * case["rows"] == len(expected)
 

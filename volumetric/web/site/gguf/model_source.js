@@ -8,7 +8,7 @@ import { checkNetwork, wrong } from "../network_file.js";
 import { sha256 } from "../checked_pieces.js";
 import { Header } from "./header.js";
 import { ForwardReader, OpenedFile, ServedFile } from "./ranged_file.js";
-import { Repacking } from "./repack.js";
+import { Repacking, Words } from "./repack.js";
 import { RowWriter, runsOf, runsWithin } from "./row_places.js";
 import { checkTemplate, difference, entriesByTensor, networkFor } from "./template.js";
 import { TYPES } from "./types.js";
@@ -158,10 +158,10 @@ export class GgufSource {
 function rowsOf({ name, type, shape, start, stop, entries }, types) {
   const elements = shape[0] ?? 1, length = (elements / TYPES[type][1]) * TYPES[type][2], count = (stop - start) / length || 0;
   const uses = new Map();
-  for (const { buffer, bytes, part, places } of entries) {
-    const words = part === "words", each = words ? elements : 1;
-    if (!uses.has(part)) uses.set(part, { repacking: new Repacking(words ? null : types[type], part, length / each), each, places: [] });
-    const { repacking, places: list } = uses.get(part);
+  for (const { buffer, bytes, part, places, plus } of entries) {
+    const words = part === "words", each = words ? elements : 1, key = part + plus;
+    if (!uses.has(key)) uses.set(key, { repacking: words ? new Words(plus) : new Repacking(types[type], part, length), each, places: [] });
+    const { repacking, places: list } = uses.get(key);
     const runs = runsOf(places, count * each, Math.floor(bytes / repacking.bytes), MOST_PLACES * count * each);
     if (runs === null) throw wrong(`rows of ${JSON.stringify(name)} lie outside of its buffer`);
     list.push({ buffer, runs });

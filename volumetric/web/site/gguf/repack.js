@@ -40,7 +40,23 @@ function sectionFor({ blocks, words, align, terms, xor = null }, blockBytes, cou
   };
 }
 
-/** Rows of a type become rows of a part, or of 32-bit words. */
+/** Elements of float32, to which a number is added. */
+export class Words {
+  bytes = 4;
+  #plus;
+
+  constructor(plus) {
+    this.#plus = plus;
+  }
+
+  /** Return elements of the file as words of the buffer. */
+  repack(bytes) {
+    if (!this.#plus) return bytes; // the bits stay, also those of -0 and NaN
+    return new Uint8Array(new Float32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4).map(value => value + this.#plus).buffer);
+  }
+}
+
+/** Rows of a type become rows of a part. */
 export class Repacking {
   #sections;
   #length; // bytes of a row in the file
@@ -51,16 +67,15 @@ export class Repacking {
   #words;
 
   /**
-   * @param {{block_bytes: number, parts: Record<string, object[]>} | null} type null: rows stay as they are
+   * @param {{block_bytes: number, parts: Record<string, object[]>}} type
    * @param {string} part
    * @param {number} length bytes of a row in the file, of whole blocks
    */
   constructor(type, part, length) {
     this.#length = length;
-    this.#sections = type && type.parts[part].map(section => sectionFor(section, type.block_bytes, length / type.block_bytes));
+    this.#sections = type.parts[part].map(section => sectionFor(section, type.block_bytes, length / type.block_bytes));
     /** Bytes of a row in the buffer. */
-    this.bytes = type ? this.#sections.reduce((sum, one) => sum + one.bytes, 0) : length;
-    if (!type) return;
+    this.bytes = this.#sections.reduce((sum, one) => sum + one.bytes, 0);
     this.#before = Math.max(...this.#sections.map(one => one.before));
     this.#step = this.#before + Math.max(...this.#sections.map(one => one.groups * one.group + one.after));
     const rows = Math.max(1, Math.floor(TILE / this.#step));
@@ -71,7 +86,6 @@ export class Repacking {
 
   /** Return rows of the file as rows of the buffer, one after the other. */
   repack(bytes, rows) {
-    if (!this.#sections) return bytes;
     const result = new Uint8Array(rows * this.bytes), most = this.#tile.length / this.#step;
     for (let first = 0; first < rows; first += most) {
       const count = Math.min(most, rows - first);

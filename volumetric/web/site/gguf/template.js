@@ -32,18 +32,18 @@ function isSection({ blocks, words, align, terms, xor = [] }) {
     && Array.isArray(terms) && terms.every(([word, delta, mask]) => isWhole(word, 0, words - 1) && isWhole(delta + 2 ** 20, 0, 2 ** 21) && isWhole(mask, 0, 2 ** 32 - 1));
 }
 
-function isEntry([name, part, rows], { tensors, types }) {
-  const type = tensors[name]?.[0];
-  const known = part === "words" ? type === 0 : Object.hasOwn(types, type) && Object.hasOwn(types[type].parts, part);
+function isEntry([name, part, rows, plus = 0], { tensors, types }) {
+  const type = Object.hasOwn(tensors, name) ? tensors[name][0] : null;
+  const known = part === "words" ? type === 0 && Number.isFinite(plus) : Object.hasOwn(types, type) && Object.hasOwn(types[type].parts, part);
   return known && Array.isArray(rows) && rows.every(([tensor, buffer, loops]) => isWhole(tensor) && isWhole(buffer) && Array.isArray(loops) && loops.length <= 8
     && loops.every(([count, ...steps]) => isWhole(count, 1) && steps.length === 2 && steps.every(isInteger)));
 }
 
 /** Return how the file differs from what the template was written for, as a sentence; empty if it fits. */
 export async function difference(template, header) {
-  const architecture = header.value("general.architecture"), belongs = key => key === "general.architecture" || key.startsWith("tokenizer.") || key.startsWith(`${architecture}.`);
+  const architecture = header.value("general.architecture"), belongs = key => key === "general.architecture" || (key.startsWith("tokenizer.") && !key.startsWith(CHAT_TEMPLATE)) || key.startsWith(`${architecture}.`);
   const differs = (what, has, expected) => `${what} is ${has} in the file and ${expected} in the template.`;
-  const own = [...header.metadata].filter(([key]) => belongs(key) && key !== CHAT_TEMPLATE);
+  const own = [...header.metadata].filter(([key]) => belongs(key));
   const plain = new Map(own.filter(([, one]) => Object.hasOwn(one, "value"))), arrays = new Map(own.filter(([, one]) => !Object.hasOwn(one, "value")));
   for (const key of new Set(["general.architecture", ...Object.keys(template.metadata), ...plain.keys()])) {
     const has = plain.get(key), expected = Object.hasOwn(template.metadata, key) ? template.metadata[key] : undefined;
@@ -78,15 +78,15 @@ export function networkFor(network, header, file) {
 
 /**
  * Return what the tensors of the file fill: for each tensor, in the order of the file, its name, and the entries
- * {buffer, part, places} of buffers of a variant.
+ * {buffer, bytes, part, places, plus} of buffers of a variant.
  */
 export function entriesByTensor(template, header, variant) {
   const entries = new Map(Object.keys(template.fixed).map(name => [name, []]));
   variant.buffers.forEach(({ name, fill, bytes }, i) => {
     if (fill === undefined) return;
     if (!isWhole(fill, 0, template.fills.length - 1)) throw wrong(`buffer ${JSON.stringify(name)} has no valid fill`);
-    for (const [tensor, part, places] of template.fills[fill]) {
-      entries.set(tensor, [...entries.get(tensor) ?? [], { buffer: i, bytes, part, places }]);
+    for (const [tensor, part, places, plus = 0] of template.fills[fill]) {
+      entries.set(tensor, [...entries.get(tensor) ?? [], { buffer: i, bytes, part, places, plus }]);
     }
   });
   const listed = [...entries].map(([name, list]) => {
