@@ -9,6 +9,7 @@ import pytest
 
 from tests.web.engine_page import EnginePage
 from tests.web.gguf_networks import BULK, dense_template, write_dense
+from tests.web.handmade_networks import dense_network
 from tests.web.static_server import write_json
 
 LOAD = """
@@ -23,13 +24,17 @@ SERVED = "() => net + 'model.gguf'"
 OPENED = "() => file"
 
 
+@pytest.fixture(autouse=True)
+def _nothing_stored(engine: EnginePage) -> None:
+    engine.run("for (const {address} of await engine.storedModels()) await engine.forgetModel(address); return 0")
+
+
 @pytest.fixture
 def weights(engine: EnginePage) -> Any:
     """A template and a file for it, whose weights these are."""
     numbers = np.random.default_rng(5).standard_normal(10).astype(np.float32)
     dense_template(engine.folder / "template")
     write_dense(engine.folder / "model.gguf", numbers)
-    engine.run("for (const {address} of await engine.storedModels()) await engine.forgetModel(address); return 0")
     return numbers
 
 
@@ -157,3 +162,87 @@ def test_what_does_not_fit_is_refused(engine: EnginePage, weights: Any) -> None:
         failure = engine.failure(f"await engine.load({source})")
         assert sentence in failure.message, failure.message
     engine.expects_complaints = True  # Chromium reports the 404
+
+
+FORWARDS = """
+const of = async name => import(`${new URL(`../engine/${name}`, net)}`);
+const { ForwardReader, ServedFile } = await of("gguf/ranged_file.js"), files = await of("stored_files.js");
+const parts = [];
+for (const visit of visits) {
+  const file = new ServedFile(net + "bytes", files);
+  await file.open();
+  const reader = new ForwardReader(file);
+  for (const [at, length] of visit) parts.push(await reader.read(at, length));
+  await reader.end();
+  await file.close();
+}
+const kept = (await files.storedModels()).filter(one => one.address === net + "bytes");
+await files.forgetModel(net + "bytes");
+return {parts, kept};
+"""
+
+
+def test_what_nobody_needs_is_not_fetched(engine: EnginePage) -> None:
+    contents = np.random.default_rng(2).bytes(16 << 20)
+    (engine.folder / "bytes").write_bytes(contents)
+    far, end = 9 << 20, len(contents) - 50
+    visits = [[[3, 100], [far, 1000], [end, 50]], [[0, 10], [7 << 20, 200], [end, 50]]]
+    result = engine.run(FORWARDS, visits=visits)
+    for (at, length), part in zip(sum(visits, []), result["parts"], strict=True):
+        assert part.tobytes() == contents[at : at + length]
+    assert result["kept"] == [{"address": f"{engine.server.url}/net/bytes", "bytes": len(contents), "complete": True}]
+    wanted = [wanted for address, wanted in engine.server.requests if address == "/net/bytes"]
+    left_out = f"bytes={7 << 20}-"  # by the first visit, so the second one fetches it
+    assert wanted == [None, f"bytes={far}-", f"bytes={end}-", f"bytes={len(contents) - 1}-", left_out]
+
+
+def test_chat_templates_of_files(engine: EnginePage) -> None:
+    """A file's own counts, and tokens that end a turn in it end answers."""
+    chats = [None, "{{ messages }}<|im_end|>", "no end"]
+    network = {"language": {"chat_template": "x", "eos": [7]}, "template": {"ends": {"<|im_end|>": 3, "</s>": 7}}}
+    result = engine.run(
+        """
+        const { networkFor } = await import(`${new URL("../engine/gguf/template.js", net)}`);
+        return chats.map(chat => {
+          const header = { value: key => (key === "tokenizer.chat_template" ? chat ?? undefined : undefined) };
+          return networkFor(network, header, "f.gguf").language;
+        });
+        """,
+        chats=chats,
+        network=network,
+    )
+    assert result == [{"chat_template": chat, "eos": [7, 3] if chat == chats[1] else [7]} for chat in chats]
+
+
+def test_pieces_of_exports_go_on_inside(engine: EnginePage) -> None:
+    _, weights = dense_network(engine.folder, np.random.default_rng(4))
+    address, size = "/net/weights-000.bin", (engine.folder / "weights-000.bin").stat().st_size
+    load = "const m = await engine.load(net, {worker}); const w = new Float32Array(await m.read('w')); await m.close();"
+    for worker in (True, False):
+        engine.server.requests.clear()
+        engine.server.cuts[address] = [100, 0, 0, 0]
+        assert engine.failure(f"{load} return w", worker=worker).name == "FetchError"
+        assert stored(engine) == [{"address": f"{engine.server.url}/net/", "bytes": 100, "complete": False}]
+        np.testing.assert_array_equal(engine.run(f"{load} return w", worker=worker)[:10], weights)
+        wanted = [wanted for where, wanted in engine.server.requests if where == address]
+        assert wanted == [None] + ["bytes=100-"] * 4
+        assert engine.run("return await engine.forgetModel(net)") == size
+    engine.expects_complaints = True  # Chromium reports connections that break
+
+
+def test_what_is_stored_and_damaged_is_fetched_anew(engine: EnginePage) -> None:
+    network, weights = dense_network(engine.folder, np.random.default_rng(4))
+    [piece] = network["pieces"]
+    engine.run(
+        """
+        const { storeFile } = await import(`${new URL("../engine/stored_files.js", net)}`);
+        const store = await storeFile(piece.sha256, {address: net, size: piece.bytes});
+        await store.write(new Uint8Array(bytes));
+        await store.close();
+        return 0;
+        """,
+        piece=piece,
+        bytes=piece["bytes"] // 2,
+    )
+    load = "const m = await engine.load(net); const w = new Float32Array(await m.read('w')); await m.close(); return w"
+    np.testing.assert_array_equal(engine.run(load)[:10], weights)

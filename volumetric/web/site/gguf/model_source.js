@@ -131,7 +131,7 @@ export class GgufSource {
       for (let before = 0; ;) {
         const bytes = await this.#reader.next();
         const whole = header.push(bytes);
-        progress(this.#reader.at, this.bytes, this.#file.cached);
+        progress(header.length, this.bytes, this.#file.cached);
         if (whole) {
           this.#reader.putBack(bytes.subarray(header.length - before));
           return header;

@@ -108,6 +108,7 @@ export class ServedFile {
   #store = null; // where this one does
   #arriving = null;
   #first = null; // bytes that arrived with the answer
+  #missing = null; // what arrives of a gap
   at = 0;
 
   /**
@@ -169,8 +170,11 @@ export class ServedFile {
     let bytes;
     if (this.cached) {
       bytes = await this.#stored.read(this.at, Math.min(this.at + PART, this.#end, this.#gap[0]));
-    } else if (this.at < this.#end) {
-      bytes = await this.#left(this.#gap[1] - this.at);
+    } else if (this.at < this.#end) { // an earlier visit left it out, and this one needs it
+      const most = this.#gap[1] - this.at;
+      this.#missing ??= bytesFrom(this.#address, this.at, this.#options);
+      bytes = (await this.#missing.next()).value?.subarray(0, most) ?? null;
+      if (bytes?.length === most) await this.#leaveGap();
     } else {
       this.#arriving ??= bytesFrom(this.#address, this.at, this.#options);
       bytes = this.#first ?? (await this.#arriving.next()).value ?? null;
@@ -183,6 +187,7 @@ export class ServedFile {
 
   /** Go on at a place behind this one; what is between is neither fetched nor stored. */
   async jump(to) {
+    await this.#leaveGap();
     if (to > this.#end) {
       await this.#hangUp();
       await this.#store?.skip(to);
@@ -191,6 +196,7 @@ export class ServedFile {
   }
 
   async close() {
+    await this.#leaveGap();
     await this.#hangUp();
     await this.#store?.close();
   }
@@ -203,12 +209,6 @@ export class ServedFile {
   /** The next part of the file that an earlier visit left out. */
   get #gap() {
     return this.#about.gaps?.find(([, to]) => this.at < to) ?? NOWHERE;
-  }
-
-  /** Return bytes that an earlier visit left out, and that this one needs. */
-  async #left(most) {
-    for await (const bytes of bytesFrom(this.#address, this.at, this.#options)) return bytes.subarray(0, most);
-    return null;
   }
 
   /** Begin to fetch the file from a place on, and learn of it. */
@@ -227,6 +227,11 @@ export class ServedFile {
     this.#about ??= about;
     if (SAME.some(name => about[name] !== this.#about[name])) throw new FetchError(`${this.#address} was changed on the server while it was read.`, "Load it again.");
     return true;
+  }
+
+  async #leaveGap() {
+    await this.#missing?.return();
+    this.#missing = null;
   }
 
   async #hangUp() {
