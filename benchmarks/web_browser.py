@@ -25,15 +25,10 @@ import volumetric.web
 from benchmarks.arguments import argument_parser, positive_int
 from benchmarks.compare_llamacpp import shipped_model
 from benchmarks.web_replay import DEFAULT, rates
-from tests.serve.chromium import Page, chromium
+from tests.serve.chromium import SOFTWARE_WEBGPU, VULKAN_WEBGPU, Page, chromium
 from tests.web.static_server import static_server
 from volumetric.web import export_network
 
-VULKAN = (
-    "--enable-unsafe-webgpu", "--enable-features=Vulkan", "--use-angle=vulkan", "--disable-vulkan-surface",
-    "--ignore-gpu-blocklist", "--disable-gpu-watchdog",
-)  # fmt: skip
-SOFTWARE = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--disable-gpu-watchdog")
 ISOLATED = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
 """Headers with which pages may have threads, which wllama uses where it can."""
 PATIENCE = 400.0
@@ -140,7 +135,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=positive_int, default=8, help="repetitions of a sentence in the prompt")
     parser.add_argument("--rounds", type=positive_int, default=3)
     args = parser.parse_args()
-    flags = (*(SOFTWARE if args.software else VULKAN), *args.flags.split())
+    flags = (*(SOFTWARE_WEBGPU if args.software else VULKAN_WEBGPU), *args.flags.split())
     prompt = " ".join([STORY] * args.sentences)
     with tempfile.TemporaryDirectory() as home, static_server() as server, chromium(*flags) as page:
         folder = args.folder
