@@ -1,4 +1,4 @@
-"""A template written by hand, and a GGUF file for it: what the reader does with files, in a network of a few kernels."""
+"""A template written by hand, and a GGUF file for it: for what the reader does with files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def dense_template(folder: Path) -> dict[str, Any]:
     network["template"] = {
         "name": "A dense file",
         "metadata": {"general.architecture": "dense", "dense.width": 4, "dense.epsilon": 1e-05},
-        "arrays": {"tokenizer.ggml.tokens": {"type": 8, "count": 2, "sha256": hashlib.sha256(_elements(WORDS)).hexdigest()}},
+        "arrays": {
+            "tokenizer.ggml.tokens": {"type": 8, "count": 2, "sha256": hashlib.sha256(_elements(WORDS)).hexdigest()}
+        },
         "tensors": {"first": [0, [BULK]], "w": [0, [10]], "second": [0, [BULK]], "scale": [0, [3]]},
         "fixed": {"scale": hashlib.sha256(SCALE.tobytes()).hexdigest()},
         "ends": {},

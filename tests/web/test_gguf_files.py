@@ -80,14 +80,26 @@ def test_it_goes_on_where_an_earlier_visit_stopped(engine: EnginePage, weights: 
     assert visit(engine, weights)[1] == [None, f"bytes={half}-", f"bytes={half + 1000}-"]
     engine.run("await engine.forgetModel(net + 'model.gguf'); return 0")
     engine.server.cuts[address] = [half, 0, 0, 0]
-    failure = engine.failure("await engine.load(net + 'model.gguf', {template: net + 'template'})")
-    assert (failure.name, address in failure.message) == ("FetchError", True), failure.message
-    [kept] = stored(engine)
-    assert (kept["bytes"], kept["complete"]) == (half, False)
-    engine.open()  # the page is loaded again
+    bytes_stored = engine.run(
+        """
+        engine.load(net + "model.gguf", {template: net + "template"}).catch(() => {});
+        for (;;) {
+          const [one] = await engine.storedModels();
+          if (one?.bytes === half) return one;
+          await new Promise(done => setTimeout(done, 10));
+        }
+        """,
+        half=half,
+    )
+    assert bytes_stored["complete"] is False
+    engine.open()  # the page is loaded again while it waits for the server
+    engine.server.cuts.clear()
     events, wanted = visit(engine, weights)
     assert wanted == [f"bytes={half}-"]
-    assert {(one["stage"], one["cached"]) for one in events if "cached" in one} == {("header", True), ("weights", False)}
+    assert {(one["stage"], one["cached"]) for one in events if "cached" in one} == {
+        ("header", True),
+        ("weights", False),
+    }
     engine.expects_complaints = True  # Chromium reports connections that break
 
 
@@ -129,7 +141,7 @@ def test_a_file_that_is_stopped(engine: EnginePage, weights: Any) -> None:
         "await engine.load(net + 'model.gguf', {template: net + 'template', signal: stop.signal, onProgress})"
     )
     assert failure.name == "AbortError"
-    assert visit(engine, weights)
+    assert visit(engine, weights)[1] != []
 
 
 MISFITS = {
@@ -188,7 +200,7 @@ def test_what_nobody_needs_is_not_fetched(engine: EnginePage) -> None:
     far, end = 9 << 20, len(contents) - 50
     visits = [[[3, 100], [far, 1000], [end, 50]], [[0, 10], [7 << 20, 200], [end, 50]]]
     result = engine.run(FORWARDS, visits=visits)
-    for (at, length), part in zip(sum(visits, []), result["parts"], strict=True):
+    for (at, length), part in zip([*visits[0], *visits[1]], result["parts"], strict=True):
         assert part.tobytes() == contents[at : at + length]
     assert result["kept"] == [{"address": f"{engine.server.url}/net/bytes", "bytes": len(contents), "complete": True}]
     wanted = [wanted for address, wanted in engine.server.requests if address == "/net/bytes"]

@@ -1,4 +1,4 @@
-"""The page reads headers of GGUF files as strictly as the command line does: it takes the same files, and refuses the same."""
+"""The page reads headers of GGUF files as strictly as the command line: it takes and refuses the same files."""
 
 from __future__ import annotations
 
@@ -120,11 +120,12 @@ def test_the_same_files_are_read_as_by_the_command_line(engine: EnginePage, tmp_
         path.write_bytes(file)
         try:
             expected = open_gguf(path)
-        except CheckpointError as error:
-            assert "error" in result, (error, result)
+        except CheckpointError:
+            expected = None
+        assert ("error" in result) == (expected is None), result
+        if expected is None:
             continue
         taken += 1
-        assert "error" not in result, result
         assert result["keys"] == list(expected.metadata)
         entries = {name: [entry.start, entry.stop, list(entry.shape)] for name, entry in expected.entries.items()}
         assert entries == {name: [t["start"], t["stop"], t["shape"][::-1]] for name, t in result["tensors"].items()}

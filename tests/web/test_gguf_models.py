@@ -1,4 +1,4 @@
-"""A template and a GGUF file are, in a browser, what a plain export of that file is: the same bytes, and the same tokens."""
+"""A template and a GGUF file are in a browser what a plain export of that file is: the same bytes, the same tokens."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def tokens(engine: EnginePage, count: int, **options: Any) -> list[Any]:
 
 
 def test_the_same_tokens(engine: EnginePage) -> None:
-    sizes = {"hidden": 96, "heads": 3, "kv": 1, "ff": 64, "layers": 1}
+    sizes: dict[str, Any] = {"hidden": 96, "heads": 3, "kv": 1, "ff": 64, "layers": 1}
     file = write_llama(engine.folder / "model.gguf", {"": "Q8_0", "ffn": "Q4_0"}, **sizes)
     exported(engine.folder, file, context=16)
     plain, filled = tokens(engine, 6, prompt=[5, 9, 70])

@@ -12,7 +12,9 @@ REPACK = """
 const { Repacking, Words } = await import(`${new URL("../engine/gguf/repack.js", net)}`);
 return cases.map(({ type, part, length, rows, seed, plus }) => {
   const bytes = new Uint8Array(rows * length);
-  for (let i = 0, state = seed; i < bytes.length; i++) bytes[i] = (state = (Math.imul(state, 1103515245) + 12345) >>> 0) >>> 24;
+  let state = seed;
+  const next = () => (state = (Math.imul(state, 1103515245) + 12345) >>> 0);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = next() >>> 24;
   const repacking = type ? new Repacking(type, part, length) : new Words(plus);
   return { from: bytes, to: repacking.repack(bytes, rows), bytes: repacking.bytes };
 });
@@ -76,8 +78,11 @@ def test_any_table(engine: EnginePage) -> None:
         cases.append(
             {
                 "type": {"block_bytes": block_bytes, "parts": parts},
-                "part": "units", "length": length, "rows": rows, "seed": seed,
-            }  # fmt: skip
+                "part": "units",
+                "length": length,
+                "rows": rows,
+                "seed": seed,
+            }
         )
     cases += [{"type": None, "length": 4, "rows": 70, "seed": 1, "plus": plus} for plus in (0, 1)]
     for case, result in zip(cases, engine.run(REPACK, cases=cases), strict=True):
@@ -110,16 +115,18 @@ def place(places: list[Any], rows: int, size: int, total: int) -> bytes:
 
 
 def test_rows_go_where_they_belong(engine: EnginePage) -> None:
-    heads = [[0, 0, [[4, 64, 64], [2, 1, 32], [32, 2, 1]]]]
-    cases = []
-    for size in (2, 3, 4, 6, 18):
-        for step in (1, 7, 64, 1000):
-            cases += [
-                {"places": heads, "rows": 256, "size": size, "step": step},
-                {"places": [[0, 3, [[256, 1, 1]]], [5, 0, []], [7, 300, [[2, 10, 1]]]], "rows": 256, "size": size, "step": step},
-                {"places": [[255, 0, [[256, -1, 1]]]], "rows": 256, "size": size, "step": step},
-                {"places": [[0, 1, [[128, 1, 2]]], [128, 0, [[128, 1, 2]]]], "rows": 256, "size": size, "step": step},
-            ]  # fmt: skip
+    kinds = [
+        [[0, 0, [[4, 64, 64], [2, 1, 32], [32, 2, 1]]]],
+        [[0, 3, [[256, 1, 1]]], [5, 0, []], [7, 300, [[2, 10, 1]]]],
+        [[255, 0, [[256, -1, 1]]]],
+        [[0, 1, [[128, 1, 2]]], [128, 0, [[128, 1, 2]]]],
+    ]
+    cases: list[dict[str, Any]] = [
+        {"places": places, "rows": 256, "size": size, "step": step}
+        for places in kinds
+        for size in (2, 3, 4, 6, 18)
+        for step in (1, 7, 64, 1000)
+    ]
     for case in cases:
         case["total"] = -(-310 * case["size"] // 16) * 16
     results = engine.run(PLACES, cases=cases)

@@ -169,7 +169,7 @@ export class ServedFile {
   async next() {
     let bytes;
     if (this.cached) {
-      bytes = await this.#stored.read(this.at, Math.min(this.at + PART, this.#end, this.#gap[0]));
+      bytes = await this.#fromStore(Math.min(this.at + PART, this.#end, this.#gap[0]));
     } else if (this.at < this.#end) { // an earlier visit left it out, and this one needs it
       const most = this.#gap[1] - this.at;
       this.#missing ??= bytesFrom(this.#address, this.at, this.#options);
@@ -227,6 +227,14 @@ export class ServedFile {
     this.#about ??= about;
     if (SAME.some(name => about[name] !== this.#about[name])) throw new FetchError(`${this.#address} was changed on the server while it was read.`, "Load it again.");
     return true;
+  }
+
+  async #fromStore(to) {
+    try {
+      return await this.#stored.read(this.at, to);
+    } catch (error) {
+      throw new FetchError(`What the browser has stored of ${this.#address} cannot be read: ${error.message}`, "Another page may have dropped it: load it again.");
+    }
   }
 
   async #leaveGap() {
