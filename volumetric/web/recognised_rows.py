@@ -37,8 +37,8 @@ class RecognisedRows:
         self._names = list(tensors.entries)
         keys, owners, rows = [], [], []
         for number, (name, entry) in enumerate(tensors.entries.items()):
-            bits = moved_bits(entry.type)
-            if bits is None or name in tensors.fixed or prod(entry.shape[:-1]) < 2 or not entry.nbytes:
+            bits, vector = moved_bits(entry.type), entry.type == "F32" and prod(entry.shape[:-1]) == 1
+            if bits is None or vector or name in tensors.fixed or not entry.nbytes:
                 continue
             for first, some in row_ranges(tensors, name):
                 keys.append(_keys(_first_units(bits, some)))
