@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
@@ -19,13 +19,19 @@ _AT_ONCE: Final = 2 << 20
 """Bytes of a tensor whose bits are moved at a time."""
 
 
-def raw_rows(file: GGUFSource, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.uint8]:
-    """Return rows of a tensor, uint8 ``[rows, bytes of a row]``."""
+def row_size(file: GGUFSource, name: str) -> int:
+    """Return the bytes of a row of a tensor."""
     entry = file.entries[name]
-    rows = prod(entry.shape[:-1])
-    row_bytes = entry.nbytes // rows if rows else 0
-    stop = rows if stop is None else stop
-    return file.raw_part(name, start * row_bytes, stop * row_bytes).reshape(stop - start, row_bytes)
+    return entry.nbytes // max(prod(entry.shape[:-1]), 1)
+
+
+def row_ranges(file: GGUFSource, name: str) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Yield the rows of a tensor, some at a time: the first one's number, and uint8 ``[rows, bytes of a row]``."""
+    rows, size = prod(file.entries[name].shape[:-1]), row_size(file, name)
+    step = max(1, _AT_ONCE // max(size, 1))
+    for first in range(0, rows, step):
+        last = min(first + step, rows)
+        yield first, file.raw_part(name, first * size, last * size).reshape(last - first, size)
 
 
 def filled(
@@ -61,9 +67,12 @@ def _fill_rows(
     sources: NDArray[np.int64],
     targets: NDArray[np.int64],
 ) -> None:
-    rows = raw_rows(file, name)
-    size = bits.row_bytes(part, rows.shape[1] // bits.block_bytes)
+    stored = row_size(file, name)
+    size = bits.row_bytes(part, stored // bits.block_bytes)
     whole = contents[: len(contents) // size * size].reshape(-1, size)
-    step = max(1, _AT_ONCE // max(rows.shape[1], 1))
+    step = max(1, _AT_ONCE // stored)
     for at in range(0, len(sources), step):
-        whole[targets[at : at + step]] = bits.lay_out(part, rows[sources[at : at + step]])
+        some = sources[at : at + step]
+        first, last = int(some.min()), int(some.max()) + 1
+        rows = file.raw_part(name, first * stored, last * stored).reshape(-1, stored)
+        whole[targets[at : at + step]] = bits.lay_out(part, rows[some - first])

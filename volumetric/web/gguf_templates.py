@@ -51,7 +51,7 @@ def gguf_template(source: Any, *, context: int | None = None, title: str | None 
     Raises
     ------
     CheckpointError : the file cannot be read
-    UnsupportedError : it is no language model, or has more float32 elements than can be told apart
+    UnsupportedError : it is no language model
     SpecError : the source is no GGUF file
     """
     location = resolve(os.fspath(source)) if isinstance(source, str | os.PathLike) else None

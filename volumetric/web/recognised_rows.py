@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.web.drawn_tensors import DrawnTensors
-from volumetric.web.filled_buffers import WORDS, raw_rows
+from volumetric.web.filled_buffers import WORDS, row_ranges, row_size
 from volumetric.web.moved_bits import REST, UNITS, MovedBits, moved_bits
 from volumetric.web.row_loops import Numbers, rows_as_loops, rows_of_loops
 
@@ -37,13 +37,13 @@ class RecognisedRows:
         self._names = list(tensors.entries)
         keys, owners, rows = [], [], []
         for number, (name, entry) in enumerate(tensors.entries.items()):
-            bits = moved_bits(entry.type)
-            if bits is None or name in tensors.fixed or prod(entry.shape[:-1]) < 2 or not entry.nbytes:
+            bits, vector = moved_bits(entry.type), entry.type == "F32" and prod(entry.shape[:-1]) == 1
+            if bits is None or vector or name in tensors.fixed or not entry.nbytes:
                 continue
-            begin = _keys(_first_units(bits, raw_rows(tensors, name)))
-            keys.append(begin)
-            owners.append(np.full(len(begin), number))
-            rows.append(np.arange(len(begin)))
+            for first, some in row_ranges(tensors, name):
+                keys.append(_keys(_first_units(bits, some)))
+                owners.append(np.full(len(some), number))
+                rows.append(np.arange(first, first + len(some)))
         every = np.concatenate(keys) if keys else np.zeros(0, np.uint64)
         order = np.argsort(every, kind="stable")
         self._keys = every[order]
@@ -112,7 +112,7 @@ class RecognisedRows:
         entry = self._tensors.entries[self._names[number]]
         bits = moved_bits(entry.type)
         assert bits is not None, "rows of other types are not listed"
-        return bits, entry.nbytes // prod(entry.shape[:-1]) // bits.block_bytes
+        return bits, row_size(self._tensors, entry.name) // bits.block_bytes
 
 
 def _first_units(bits: MovedBits, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
