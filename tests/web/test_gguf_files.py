@@ -163,12 +163,12 @@ def test_what_does_not_fit_is_refused(engine: EnginePage, weights: Any) -> None:
     other = dense_template(engine.folder / "other")
     other["template"]["metadata"]["dense.depth"] = 2
     write_json(engine.folder / "other" / "network.json", other)
-    two = "['other', 'template'].map(one => net + one)"
+    two = "['nothing', 'other', 'template'].map(one => net + one)"
     engine.run(f"const m = await engine.load(net + 'model.gguf', {{template: {two}}}); await m.close(); return 0")
     none = engine.failure("await engine.load(net + 'model.gguf', {template: [net + 'other', net + 'other']})")
     assert none.message.count("dense.depth is absent in the file and 2 in the template.") == 2
     for source, sentence in (
-        ("net + 'model.gguf'", "There is no template at"),
+        ("net + 'model.gguf'", "/: There is no template. The server answers 404"),
         ("net + 'template'", "This is a template for GGUF files"),
     ):
         failure = engine.failure(f"await engine.load({source})")

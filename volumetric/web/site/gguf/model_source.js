@@ -2,10 +2,10 @@
 // fills the buffers.
 
 import { writeBytes } from "../buffers.js";
+import { sha256 } from "../checked_pieces.js";
 import { DamagedFileError, EngineError, FormatError } from "../errors.js";
 import { UrlSource } from "../fetch_pieces.js";
 import { checkNetwork, wrong } from "../network_file.js";
-import { sha256 } from "../checked_pieces.js";
 import { Header } from "./header.js";
 import { ForwardReader, OpenedFile, ServedFile } from "./ranged_file.js";
 import { Repacking, Words } from "./repack.js";
@@ -49,20 +49,20 @@ export class GgufSource {
    * @param {(loaded: number, total: number, cached: boolean) => void} progress
    */
   async json(progress) {
-    const networks = Promise.all(this.#folders.map(one => this.#template(one)));
-    networks.catch(() => {}); // reported below
+    const templates = Promise.all(this.#folders.map(one => this.#template(one)));
+    templates.catch(() => {}); // reported below
     this.#header = await this.#readHeader(progress);
     const differences = [];
-    for (const [i, network] of (await networks).entries()) {
-      const text = await difference(network.template, this.#header);
-      if (!text) {
+    for (const [i, { network, sentence }] of (await templates).entries()) {
+      const differs = sentence ?? await difference(network.template, this.#header);
+      if (!differs) {
         [, this.#folder] = this.#folders[i];
         this.#network = networkFor(network, this.#header, this.#file.name);
         return this.#network;
       }
-      differences.push(`${this.#folders[i][0]}: ${text}`);
+      differences.push(`${this.#folders[i][0]}: ${differs}`);
     }
-    throw new FormatError(`${this.#file.name} fits ${differences.length > 1 ? "none of the templates" : "no template"}. ${differences.join(" ")}`, `${COMMAND}.`);
+    throw new FormatError(`${this.#file.name} fits ${differences.length > 1 ? "none of the templates" : "no template"}. ${differences.join(" ")}`, `${COMMAND}; load(model, {template}) says where it is.`);
   }
 
   piece(piece, progress) {
@@ -110,16 +110,16 @@ export class GgufSource {
     return this.#file.close();
   }
 
-  /** Return the checked network.json of a template. */
-  async #template([address, source]) {
+  /** Return the checked {network} of a template, or the {sentence} that says why there is none. */
+  async #template([, source]) {
     try {
       const network = checkNetwork(await source.json());
       checkTemplate(network.template);
-      return network;
+      return { network };
     } catch (error) {
       this.#signal?.throwIfAborted();
       if (!(error instanceof EngineError)) throw error;
-      throw new FormatError(`There is no template at ${address}. ${error.sentence}`, `${COMMAND}; load(model, {template}) says where it is.`);
+      return { sentence: `There is no template. ${error.sentence}` };
     }
   }
 
