@@ -20,8 +20,8 @@ _ENTRIES = ("engine.js", "worker.js", "text.js", "language.js", "encoder.js")
 """What pages import, and what the engine imports when it needs it."""
 _LEARNING_ENTRIES = ("learner.js", "neat/population.js")
 """What the engine imports for networks that learn and populations that evolve."""
-_SOURCE_ENTRIES = ("gguf/model_source.js", "stored_files.js", "caller_source.js", "packed_worker.js")
-"""What the engine imports for GGUF files, for files that stay in the browser, and for pages that are one file."""
+_SOURCE_ENTRIES = ("gguf/model_source.js", "stored_files.js")
+"""What the engine imports for GGUF files, and for files that stay in the browser."""
 
 
 def modules_of(entries: tuple[str, ...]) -> list[Path]:

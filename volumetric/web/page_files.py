@@ -22,12 +22,8 @@ _TEXTS: Final = {
     "language": ("text.js", "language.js"), "encoder": ("text.js", "encoder.js"), "learner": ("learner.js",),
 }  # fmt: skip
 """Kind → scripts that the engine loads for it alone."""
-_FOLDER: Final = ("worker.js", "caller_source.js", "stored_files.js")
-"""Scripts that the engine loads in a folder."""
-_SINGLE: Final = ("worker.js", "caller_source.js", "packed_worker.js")
-"""Scripts that the engine loads in a page of one file."""
 _TEMPLATE: Final = ("gguf/model_source.js", "views/choose_model.js")
-"""Scripts for GGUF files."""
+"""Scripts of the page of a template."""
 _CONTROLS: Final = "controls.css"
 
 
@@ -43,7 +39,7 @@ def page_files(network: Mapping[str, Any]) -> dict[str, str]:
     if "template" in network:
         page = page.replace(_PAGE, _PAGE[:-1] + " data-template>")
     pages = {"index.html": page}
-    scripts = _scripts(network, "page.js", *_FOLDER, *(_TEMPLATE if "template" in network else ()))
+    scripts = _scripts(network, "page.js", "stored_files.js", *(_TEMPLATE if "template" in network else ()))
     licences = {
         name: _vendored(name) for name in _licences() if any(script.startswith("vendor/") for script in scripts)
     }
@@ -69,7 +65,7 @@ def single_page(network: Mapping[str, Any], pieces: Iterable[bytes], texts: Mapp
         title=str(network["title"]),
         style=_style(network),
         body='<div id="page"></div>',
-        scripts=_scripts(network, "main.js", *_SINGLE),
+        scripts=_scripts(network, "main.js"),
         data={
             "network": json.dumps(network, separators=(",", ":"), ensure_ascii=False),
             "files": json.dumps({name: text.decode() for name, text in texts.items()}, separators=(",", ":")),
@@ -98,7 +94,7 @@ def _scripts(network: Mapping[str, Any], *entries: str) -> dict[str, str]:
             else "use engine.js from a page of your own: see docs/web.md",
         )
     texts = ("neat/population.js",) if "evolution" in (network.get("population") or {}) else _TEXTS.get(kind, ())
-    return scripts_for([*entries, f"views/{view}.js", *texts], _site())
+    return scripts_for([*entries, f"views/{view}.js", "worker.js", *texts], _site())
 
 
 def _style(network: Mapping[str, Any]) -> str:

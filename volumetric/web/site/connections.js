@@ -17,12 +17,13 @@ export class WorkerConnection {
   });
 
   /**
-   * @param {string | Worker} worker address of worker.js, or what runs it
+   * @param {string} address of worker.js
    * @param {object | null} source of the caller
+   * @param {[string, string][] | null} modules name and text of the engine's modules, each after those that it imports
    */
-  constructor(worker, source) {
+  constructor(address, source, modules = null) {
     this.#source = source;
-    this.#worker = typeof worker === "string" ? startWorker(worker) : worker;
+    this.#worker = modules ? startWorkerOf(modules) : startWorker(address);
     this.#worker.onmessage = ({ data }) => this.#receive(data);
     this.#worker.onerror = event => {
       event.preventDefault();
@@ -79,8 +80,26 @@ export class WorkerConnection {
 /** Start a worker at an address; one of another host starts as a script that imports it. */
 function startWorker(address) {
   const own = address.startsWith("blob:") || new URL(address).origin === globalThis.location?.origin;
-  const script = own ? address : URL.createObjectURL(new Blob([`import ${JSON.stringify(address)};`], { type: "text/javascript" }));
+  const script = own ? address : scriptAddress(`import ${JSON.stringify(address)};`);
   return new Worker(script, { type: "module", name: "volumetric" });
+}
+
+const scriptAddress = text => URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+
+/**
+ * Start a worker from texts of modules. Pages that are files may start no module, and a worker cannot import their blobs:
+ * so a script makes the blobs in the worker, and hands on what arrives meanwhile.
+ */
+function startWorkerOf(modules) {
+  const script = `const early = [], addresses = {};
+    onmessage = one => early.push(one);
+    for (const [name, text] of ${JSON.stringify(modules)}) {
+      const whole = text.replace(/(\\b(?:from|import)\\s*)"(?:\\.|@[a-z]+)\\/([^"]+)"/g, (all, word, other) => word + JSON.stringify(addresses[other]));
+      addresses[name] = URL.createObjectURL(new Blob([whole], { type: "text/javascript" }));
+    }
+    globalThis.ownAddresses = addresses;
+    import(addresses["worker.js"]).then(() => early.forEach(one => onmessage(one)), error => setTimeout(() => { throw error; }));`;
+  return new Worker(scriptAddress(script), { name: "volumetric" });
 }
 
 /** The engine in the page's own thread. */

@@ -31,9 +31,8 @@ export async function load(source, { onProgress = () => {}, signal = null, worke
   const url = own || file ? null : absolute(source);
   const templates = file || (url && (template || /\.gguf$/i.test(url.pathname))) ? [template ?? "./"].flat().map(one => absolute(one).href) : null;
   const open = async threaded => {
-    const packed = threaded && modules && (await import(addresses["packed_worker.js"])).startWorkerOf(modules);
-    const caller = own ? source : null;
-    const connection = threaded ? new WorkerConnection(packed || (addresses["worker.js"] ?? new URL("./worker.js", import.meta.url).href), caller) : new DirectConnection(caller);
+    const address = threaded && !modules ? addresses["worker.js"] ?? new URL("./worker.js", import.meta.url).href : "";
+    const connection = threaded ? new WorkerConnection(address, own ? source : null, modules) : new DirectConnection(own ? source : null);
     try {
       return new Model(connection, addresses, await connection.call("load", [{ url: url?.href, own, file, templates, addresses, hide }], onProgress, signal));
     } catch (error) {

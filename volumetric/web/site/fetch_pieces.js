@@ -2,7 +2,7 @@
 
 import { DamagedFileError, FormatError } from "./errors.js";
 import { bytesFrom, fetched } from "./fetch_bytes.js";
-import { checkedPiece, wrongLength } from "./checked_pieces.js";
+import { checkedPiece, wrongLength } from "./sources.js";
 
 /** A network behind an address: of its folder, or of its network.json. */
 export class UrlSource {

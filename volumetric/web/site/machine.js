@@ -9,13 +9,14 @@ import { checkBuffers, checkFileName, checkNetwork, foreseen } from "./network_f
 import { Pipelines } from "./pipelines.js";
 import { Programs } from "./replay.js";
 import { Sequences } from "./sequences.js";
+import { CallerSource } from "./sources.js";
 import { openStream } from "./streams.js";
 
 const moduleOf = (name, addresses) => import(addresses[name] ?? new URL(name, import.meta.url).href);
 
 /** Where a network comes from. A source has `json()`, `piece(piece, progress)` and `file(name)`; some have `fill` and `close`. */
 async function sourceOf({ url, file, templates, addresses }, caller, signal) {
-  if (caller) return new (await moduleOf("caller_source.js", addresses)).CallerSource(caller);
+  if (caller) return new CallerSource(caller);
   if (!templates) return new UrlSource(url, { signal, addresses });
   const [{ GgufSource }, files] = await Promise.all(["gguf/model_source.js", "stored_files.js"].map(name => moduleOf(name, addresses)));
   return new GgufSource(file ?? url, templates, files, { signal, addresses });

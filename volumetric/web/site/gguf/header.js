@@ -8,7 +8,8 @@ const MOST_KEYS = 100_000, MOST_TENSORS = 200_000, MOST_AXES = 4, MOST_ALIGNMENT
 const MOST_KEY_BYTES = 65_535;
 const MOST_HEADER_BYTES = 2 ** 28; // ten times the largest vocabularies
 const AGAIN = "Download the file again; if this repeats, convert the model again.";
-const U32 = 4, F32 = 6, BOOL = 7, STRING = 8, ARRAY = 9, U64 = 10;
+export const F32 = 6;
+const U32 = 4, BOOL = 7, STRING = 8, ARRAY = 9, U64 = 10;
 const FLOATS = [F32, 12];
 const BYTES = { 0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8 };
 const READ = {
@@ -52,7 +53,6 @@ export class Header {
    */
   push(bytes) {
     if (this.#end + bytes.length > this.#buffer.length) {
-      if (this.#end + bytes.length > MOST_HEADER_BYTES) throw wrong(`The header has more than ${MOST_HEADER_BYTES} bytes.`);
       const larger = new Uint8Array(2 ** Math.ceil(Math.log2(this.#end + bytes.length)));
       larger.set(this.#buffer.subarray(0, this.#end));
       this.#buffer = larger;
@@ -192,6 +192,3 @@ export class Header {
     while (this.#at + count > this.#end) yield;
   }
 }
-
-/** Whether a value of the metadata is a number of 32 bits, of which JSON has the shortest decimal. */
-export const isFloat32 = ({ type }) => type === F32;

@@ -2,10 +2,10 @@
 // fills the buffers.
 
 import { writeBytes } from "../buffers.js";
-import { sha256 } from "../checked_pieces.js";
 import { DamagedFileError, EngineError, FormatError } from "../errors.js";
 import { UrlSource } from "../fetch_pieces.js";
 import { checkNetwork, wrong } from "../network_file.js";
+import { sha256 } from "../sources.js";
 import { Header } from "./header.js";
 import { ForwardReader, OpenedFile, ServedFile } from "./ranged_file.js";
 import { Repacking, Words } from "./repack.js";

@@ -3,11 +3,10 @@
 
 import { FetchError } from "../errors.js";
 import { bytesFrom } from "../fetch_bytes.js";
-import { sha256 } from "../checked_pieces.js";
+import { sha256 } from "../sources.js";
 
 const PART = 2 ** 20; // bytes that are read from a disk at a time
 const WORTH_A_JUMP = 2 ** 22; // a new request takes as long as so many bytes
-const NOWHERE = [Infinity, Infinity];
 const SAME = ["size", "etag", "modified"]; // what stays while a file is the same
 
 /** Reads a file forwards. */
@@ -108,7 +107,6 @@ export class ServedFile {
   #store = null; // where this one does
   #arriving = null;
   #first = null; // bytes that arrived with the answer
-  #missing = null; // what arrives of a gap
   at = 0;
 
   /**
@@ -162,19 +160,15 @@ export class ServedFile {
 
   /** Whether the next bytes are those of an earlier visit. */
   get cached() {
-    return this.at < Math.min(this.#end, this.#gap[0]);
+    return this.at < Math.min(this.#end, this.#gap);
   }
 
   /** Return the next bytes, null at the end. */
   async next() {
     let bytes;
+    if (this.at < this.#end && !this.cached) await this.#leaveStore(); // an earlier visit left out what this one needs
     if (this.cached) {
-      bytes = await this.#fromStore(Math.min(this.at + PART, this.#end, this.#gap[0]));
-    } else if (this.at < this.#end) { // an earlier visit left it out, and this one needs it
-      const most = this.#gap[1] - this.at;
-      this.#missing ??= bytesFrom(this.#address, this.at, this.#options);
-      bytes = (await this.#missing.next()).value?.subarray(0, most) ?? null;
-      if (bytes?.length === most) await this.#leaveGap();
+      bytes = await this.#fromStore(Math.min(this.at + PART, this.#end, this.#gap));
     } else {
       this.#arriving ??= bytesFrom(this.#address, this.at, this.#options);
       bytes = this.#first ?? (await this.#arriving.next()).value ?? null;
@@ -187,7 +181,6 @@ export class ServedFile {
 
   /** Go on at a place behind this one; what is between is neither fetched nor stored. */
   async jump(to) {
-    await this.#leaveGap();
     if (to > this.#end) {
       await this.#hangUp();
       await this.#store?.skip(to);
@@ -195,10 +188,8 @@ export class ServedFile {
     this.at = to;
   }
 
-  async close() {
-    await this.#leaveGap();
-    await this.#hangUp();
-    await this.#store?.close();
+  close() {
+    return this.#leaveStore();
   }
 
   /** Where the bytes of an earlier visit end. */
@@ -206,9 +197,9 @@ export class ServedFile {
     return this.#stored?.size ?? 0;
   }
 
-  /** The next part of the file that an earlier visit left out. */
+  /** Where the next part begins that an earlier visit left out. */
   get #gap() {
-    return this.#about.gaps?.find(([, to]) => this.at < to) ?? NOWHERE;
+    return this.#about.gaps?.find(([, to]) => this.at < to)?.[0] ?? Infinity;
   }
 
   /** Begin to fetch the file from a place on, and learn of it. */
@@ -237,9 +228,11 @@ export class ServedFile {
     }
   }
 
-  async #leaveGap() {
-    await this.#missing?.return();
-    this.#missing = null;
+  /** Go on with what the server has, and store nothing. */
+  async #leaveStore() {
+    await this.#hangUp();
+    await this.#store?.close();
+    this.#stored = this.#store = null;
   }
 
   async #hangUp() {

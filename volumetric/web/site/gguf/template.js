@@ -2,9 +2,9 @@
 // compared with the header of a file.
 
 import { isWhole, wrong } from "../network_file.js";
-import { sha256 } from "../checked_pieces.js";
-import { isFloat32 } from "./header.js";
-import { TYPES, typeName } from "./types.js";
+import { sha256 } from "../sources.js";
+import { F32 } from "./header.js";
+import { TYPES } from "./types.js";
 
 const CHAT_TEMPLATE = "tokenizer.chat_template";
 
@@ -47,12 +47,12 @@ export async function difference(template, header) {
   const plain = new Map(own.filter(([, one]) => Object.hasOwn(one, "value"))), arrays = new Map(own.filter(([, one]) => !Object.hasOwn(one, "value")));
   for (const key of new Set(["general.architecture", ...Object.keys(template.metadata), ...plain.keys()])) {
     const has = plain.get(key), expected = Object.hasOwn(template.metadata, key) ? template.metadata[key] : undefined;
-    const equal = has && (isFloat32(has) && typeof expected === "number" ? Math.fround(has.value) === Math.fround(expected) : (typeof has.value === "bigint" ? Number(has.value) : has.value) === expected);
+    const equal = has && (has.type === F32 && typeof expected === "number" ? Math.fround(has.value) === Math.fround(expected) : (typeof has.value === "bigint" ? Number(has.value) : has.value) === expected);
     if (!equal) return differs(key, shown(has?.value), shown(expected));
   }
   for (const name of new Set([...Object.keys(template.tensors), ...header.tensors.keys()])) {
     const has = header.tensors.get(name), [type, shape] = Object.hasOwn(template.tensors, name) ? template.tensors[name] : [];
-    const text = (number, sizes) => (sizes ? `${typeName(number)} [${sizes}]` : "absent");
+    const text = (number, sizes) => (sizes ? `${TYPES[number]?.[0] ?? number} [${sizes}]` : "absent");
     if (text(has?.type, has?.shape) !== text(type, shape)) return differs(`Tensor ${name}`, text(has?.type, has?.shape), text(type, shape));
   }
   for (const key of new Set([...Object.keys(template.arrays), ...arrays.keys()])) {

@@ -9,6 +9,3 @@ export const TYPES = {
   29: ["IQ1_M", 256, 56], 30: ["BF16", 1, 2], 34: ["TQ1_0", 256, 54], 35: ["TQ2_0", 256, 66], 39: ["MXFP4", 32, 17],
   40: ["NVFP4", 64, 36], 41: ["Q1_0", 128, 18],
 };
-
-/** The name of a type, for people. */
-export const typeName = number => TYPES[number]?.[0] ?? `type ${number}`;
