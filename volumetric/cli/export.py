@@ -73,8 +73,8 @@ def export(
         raise UsageError(f"--single-file writes an HTML file, not {out}", hint=f"name it {out}.html")
     if not single_file and out.suffix.lower() in (".html", ".htm"):
         raise UsageError(f"a page is a folder, and {out} is named as one file", hint="add --single-file")
-    for given, option in ((single_file, "--single-file"), (dtype, "--dtype"), (learn, "--learn")):
-        if template and given:
+    for value, option in ((single_file, "--single-file"), (dtype, "--dtype"), (learn, "--learn")):
+        if template and value:
             raise UsageError(
                 f"--template writes no weights, and {option} needs them", hint=f"leave --template or {option} out"
             )
