@@ -72,6 +72,8 @@ def page_hints(
         raise SpecError("only a network of independent rows with one input reads an image", hint="leave the image out")
     if task is not None and task.environment == CARTPOLE and _reads_cartpole(inputs):
         hints["view"] = "cartpole"
+    if task is not None and task.problem:
+        hints["evolved"] = task.problem
     if task is not None and task.samples:
         hints["samples"] = [{"x": list(x), "y": y} for x, y in task.samples]
     return hints
