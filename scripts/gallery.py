@@ -122,7 +122,9 @@ def _pupil(_: Path) -> LearnerNetwork:
 
 
 PAGES = {
-    "xor": GalleryPage("XOR", "A champion of NEAT tells whether exactly one of two bits is set.", _evolved("xor"), single=True),
+    "xor": GalleryPage(
+        "XOR", "A champion of NEAT tells whether exactly one of two bits is set.", _evolved("xor"), single=True,
+    ),
     "cartpole": GalleryPage(
         "CartPole", "An evolved champion balances a pole on a cart; shove it.", _evolved("cartpole"),
         needs=("gymnasium", "volumetric-engine[rl]"), single=True,

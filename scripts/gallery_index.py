@@ -35,10 +35,12 @@ def index_page(gallery: Path, cards: Iterable[tuple[str, str, str]]) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-        "img-src data:\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>Networks in the browser</title>\n'
+        'img-src data:">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        "<title>Networks in the browser</title>\n"
         f'<link rel="icon" href="data:,">\n<style>{page_part("controls.css")}{_STYLE}</style>\n<main>\n'
-        "<h1>Networks in the browser</h1>\n<p>Each page runs its network on your GPU, and needs a browser with WebGPU.</p>\n"
+        "<h1>Networks in the browser</h1>\n"
+        "<p>Each page runs its network on your GPU, and needs a browser with WebGPU.</p>\n"
         f"<ul>\n{items}\n</ul>\n</main>\n</html>\n"
     )
 

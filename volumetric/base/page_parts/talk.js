@@ -88,7 +88,7 @@ export function makeTalk(answer, { empty = "", context = () => 0, changed = () =
     const say = () => {
       const seconds = (performance.now() - first) / 1000, room = context();
       const parts = [count > 1 && seconds > 0 ? `${grouped(count)} tokens, ${rate((count - 1) / seconds)} tokens/s` : "",
-        prompt && room ? `context: ${grouped(prompt + count)} of ${grouped(room)}` : ""].filter(Boolean);
+        prompt && room ? `context: ${grouped(Math.min(prompt + count, room))} of ${grouped(room)}` : ""].filter(Boolean);
       if (parts.length) at("speed").textContent = parts.join(" · ");
     };
     try {

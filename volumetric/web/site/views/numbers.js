@@ -75,7 +75,7 @@ function rowTable(model, fields, app, current) {
       }))),
       columns.map(() => h("td", { class: "out number" }, "…")),
       h("td", {}, button("×", `Remove row ${r + 1}`, () => removeRow(r))))));
-    table.hidden = !rows.length;
+    table.hidden = clear.disabled = copy.disabled = !rows.length;
     count.textContent = rows.length ? "" : "No rows yet.";
     compute();
   };
@@ -86,6 +86,7 @@ function rowTable(model, fields, app, current) {
   };
   const first = h("button", { type: "button", onclick: () => add([current().slice()]) }, "Add these inputs");
   const written = () => [...table.rows].map((line, r) => [...line.cells].slice(1, -1).map(cell => (r ? cell.querySelector("input")?.value ?? cell.textContent : cell.textContent)).join("\t")).join("\n");
+  const clear = h("button", { type: "button", onclick: () => { rows.length = 0; render(); first.focus(); } }, "Clear"), copy = copyButton(written, "Copy table");
   const add = more => {
     rows.push(...more.slice(0, MOST_ROWS - rows.length));
     render();
@@ -107,8 +108,7 @@ function rowTable(model, fields, app, current) {
     h("div", { class: "buttons" },
       first,
       h("button", { type: "button", onclick: () => add([fields.map(random)]) }, "Add a random row"),
-      h("button", { type: "button", onclick: () => { rows.length = 0; render(); } }, "Clear"),
-      copyButton(written, "Copy table")),
+      clear, copy),
     h("details", {}, h("summary", {}, "Paste rows"), h("div", { class: "paste" }, paste, h("button", { type: "button", onclick: take }, "Add them"))));
 }
 

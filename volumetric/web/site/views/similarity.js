@@ -31,6 +31,7 @@ export async function show(stage, model, app) {
       return say("–");
     }
     answer.setAttribute("aria-busy", "true");
+    app.speed("Comparing…");
     try {
       const vectors = [];
       for (const text of texts) {
