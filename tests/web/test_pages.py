@@ -92,6 +92,13 @@ def test_numbers_in_and_out_by_sliders_and_in_a_table(pages: WebPages, tmp_path:
         page.press("Enter")  # whoever uses keys goes on where he was
         assert page.value("(one => one.ariaLabel ?? one.textContent)(document.activeElement)") == where
     assert page.value("document.querySelector('[aria-label=c]').getAttribute('aria-valuetext')") == "-0.5"
+    # Of many classes the likeliest are shown, best first.
+    assert page.value(
+        "import('./answers.js').then(({ answers }) => { const names = Array.from({ length: 1000 }, (_, i) => `class ${i}`),"
+        " shown = answers({ outputs: { y: { shape: [1000], names } } });"
+        " shown.show({ y: Float32Array.from(names, (_, i) => (i === 777 ? 9 : i / 1000)) });"
+        " return [...shown.element.querySelectorAll('.name, .note')].map(one => one.textContent); })"
+    ) == ["class 777", *(f"class {i}" for i in range(999, 980, -1)), "The likeliest 20 of 1,000."]
     assert "MIT" in page.value("document.querySelector('.about').textContent")
     assert "swiftshader" in page.value("document.querySelector('#device').textContent").lower()
 
@@ -297,6 +304,8 @@ def test_a_conversation(pages: WebPages, tmp_path: Path) -> None:
     pages.press("Retry")
     pages.wait("document.querySelector('#stop').hidden && document.querySelector('.assistant').textContent === 'cd'")
     assert texts(page, ".user") == ["ab"]
+    stored = page.value("JSON.parse(sessionStorage.getItem(`talk ${location.pathname} ${document.title}`))")
+    assert [one["content"] for one in stored] == ["ab", "cd"]
     pages.press("Edit message")
     assert page.value("document.activeElement.value") == "ab"
     assert texts(page, "#talk > :not(#empty)") == []

@@ -3,15 +3,16 @@
 // The page has the elements talk, ask (a form), text, send, stop and speed. `answer(messages, signal)` is an async
 // generator of pieces {text}, {thought}, {tokens: count, prompt: count} and {cut: true}; what it throws is shown, and
 // the message can be sent again. `context()` is how many tokens the model has room for, 0 if unknown.
-// `changed(messages)` is called after each answer.
+// The tab stores the messages by `name`.
 import { copyButton } from "./copy_button.js";
 import { h } from "./elements.js";
+import { store, stored } from "./tab_storage.js";
 
 const at = id => document.getElementById(id);
 const rate = value => value.toFixed(value < 1 ? 2 : 1);
 const grouped = count => count.toLocaleString("en");
 
-export function makeTalk(answer, { empty = "", context = () => 0, changed = () => {} } = {}) {
+export function makeTalk(answer, { name, empty = "", context = () => 0 }) {
   let messages = [], running = null;
 
   const show = (kind, text = "") => {
@@ -48,7 +49,7 @@ export function makeTalk(answer, { empty = "", context = () => 0, changed = () =
     at("text").value = draft ? `${content}\n${draft}` : content;
     at("speed").textContent = "";
     if (!messages.length) begin();
-    changed(messages);
+    store(name, messages);
     at("text").focus();
   };
 
@@ -68,6 +69,7 @@ export function makeTalk(answer, { empty = "", context = () => 0, changed = () =
   const begin = (earlier = []) => {
     stop();
     messages = [];
+    store(name, earlier);
     at("talk").replaceChildren();
     show("").id = "empty";
     at("empty").textContent = empty;
@@ -132,7 +134,7 @@ export function makeTalk(answer, { empty = "", context = () => 0, changed = () =
       const { content } = messages.pop();
       at("text").value ||= content;
     }
-    changed(messages);
+    store(name, messages);
   };
 
   const send = async () => {
@@ -157,5 +159,7 @@ export function makeTalk(answer, { empty = "", context = () => 0, changed = () =
   });
   at("stop").addEventListener("click", stop);
   addEventListener("keydown", event => { if (event.key === "Escape" && !event.defaultPrevented) stop(); });
-  return { begin, show, stop, messages: () => messages };
+  const talked = stored(name, []);
+  begin(Array.isArray(talked) ? talked.filter(one => ["user", "assistant"].includes(one?.role) && typeof one.content === "string") : []);
+  return { begin, show };
 }

@@ -1,5 +1,6 @@
 // What a conversation's reader sets: how tokens are drawn and how many, and the system prompt. Left empty, a box means the model's own value.
 import { h } from "./elements.js";
+import { store, stored } from "./tab_storage.js";
 
 const NUMBERS = {
   temperature: ["Temperature", { min: 0, max: 2, step: .1, placeholder: "default" }],
@@ -8,8 +9,8 @@ const NUMBERS = {
   seed: ["Seed", { min: 0, step: 1, placeholder: "random" }],
 };
 
-/** Return {element, names, values}: a menu; `defaults` are shown in empty boxes, `more` are labels of further boxes. */
-export function talkSettings({ system = true, defaults = {}, more = [] } = {}) {
+/** Return {element, values}: a menu that the tab stores by `name`; `defaults` stand in empty boxes, `more` are labels of further ones. */
+export function talkSettings({ name, system = true, defaults = {}, more = [] }) {
   const boxes = Object.fromEntries(Object.entries(NUMBERS).map(([id, [label, about]]) =>
     [id, h("input", { id, type: "number", inputmode: "decimal", "aria-label": label, ...about, placeholder: defaults[id] ?? about.placeholder })]));
   if (system) boxes.system = h("textarea", { id: "system", rows: 2, "aria-label": "System prompt", placeholder: "none" });
@@ -23,15 +24,19 @@ export function talkSettings({ system = true, defaults = {}, more = [] } = {}) {
     summary.focus();
   });
   addEventListener("pointerdown", event => { if (!element.contains(event.target)) element.open = false; });
+  const earlier = stored(name, {});
+  for (const [id, box] of Object.entries(boxes)) {
+    if (typeof earlier?.[id] === "string") box.value = earlier[id];
+    box.addEventListener("change", () => store(name, Object.fromEntries(Object.entries(boxes).map(([one, { value }]) => [one, value]))));
+  }
   return {
     element,
-    names: Object.keys(boxes),
     /** Return what is set: numbers by name, and system. */
     values() {
       const odd = Object.values(boxes).find(box => box.validity.badInput);
       if (odd) throw new Error(`${odd.getAttribute("aria-label")} must be a number.`);
       const filled = Object.entries(boxes).filter(([, box]) => box.value.trim() !== "");
-      return Object.fromEntries(filled.map(([name, box]) => [name, name === "system" ? box.value : Number(box.value)]));
+      return Object.fromEntries(filled.map(([id, box]) => [id, id === "system" ? box.value : Number(box.value)]));
     },
   };
 }
