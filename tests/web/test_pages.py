@@ -94,7 +94,8 @@ def test_numbers_in_and_out_by_sliders_and_in_a_table(pages: WebPages, tmp_path:
     assert page.value("document.querySelector('[aria-label=c]').getAttribute('aria-valuetext')") == "-0.5"
     # Of many classes the likeliest are shown, best first.
     assert page.value(
-        "import('./answers.js').then(({ answers }) => { const names = Array.from({ length: 1000 }, (_, i) => `class ${i}`),"
+        "import('./answers.js').then(({ answers }) => {"
+        " const names = Array.from({ length: 1000 }, (_, i) => `class ${i}`),"
         " shown = answers({ outputs: { y: { shape: [1000], names } } });"
         " shown.show({ y: Float32Array.from(names, (_, i) => (i === 777 ? 9 : i / 1000)) });"
         " return [...shown.element.querySelectorAll('.name, .note')].map(one => one.textContent); })"
