@@ -15,7 +15,6 @@ _CONFIG: Final = "config.toml"
 _MOST_SAMPLES: Final = 400
 CARTPOLE: Final = "CartPole-v1"
 _CARTPOLE_INPUTS: Final = ("position", "speed", "angle", "angular speed")
-_CARTPOLE_OUTPUTS: Final = ("push",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +65,7 @@ def _read_task(config: Path) -> EvolvedTask | None:
             return EvolvedTask(problem=goal, inputs=inputs, outputs=outputs, samples=_samples(open_problem(job)))
         environment = str(problem.get("id", ""))
         if environment == CARTPOLE:
-            inputs, outputs = inputs or _CARTPOLE_INPUTS, outputs or _CARTPOLE_OUTPUTS
+            inputs = inputs or _CARTPOLE_INPUTS
         return EvolvedTask(problem=environment, environment=environment, inputs=inputs, outputs=outputs)
     except (VolumetricError, OSError):
         return None  # the page only lacks names and samples

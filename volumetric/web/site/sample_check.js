@@ -31,6 +31,8 @@ export function sampleCheck(model, fields, samples) {
     if (judge) {
       total.textContent = `${right} of ${rows.length} right`;
       rows.sort((a, b) => a.right - b.right); // wrong ones first
+    } else if (width > 1) {
+      total.remove();
     } else {
       total.textContent = `Largest difference ${short(Math.max(...rows.map(({ values, y }) => Math.abs(values[0] - y))))}`;
     }

@@ -7,9 +7,9 @@ const NAMES = { temperature: "temperature", top_p: "topP", tokens: "maxTokens", 
 
 export async function show(stage, model, app) {
   const { defaults = {}, chats: template, text: readsText, context } = model.info.language;
-  const kept = `${location.pathname} ${model.info.title}`; // pages of one host share what a tab stores
+  const address = `${location.pathname} ${model.info.title}`; // pages of one host share what a tab stores
   const own = defaults.do_sample ? { temperature: defaults.temperature ?? 1, top_p: defaults.top_p } : { temperature: 0 };
-  const settings = talkSettings({ name: `settings ${kept}`, system: Boolean(template), defaults: own });
+  const settings = talkSettings({ name: `settings ${address}`, system: Boolean(template), defaults: own });
   const fresh = h("button", { type: "button", id: "new", "aria-label": template ? "New chat" : "New text" }, "New");
   app.tools.replaceChildren(settings.element, fresh);
   const word = template ? "Message" : "Beginning of a text";
@@ -29,7 +29,7 @@ export async function show(stage, model, app) {
       : model.generate(messages.at(-1).content, options));
   }, {
     empty: template ? "Your messages stay in this page: the model runs on your GPU." : readsText ? "The model has no chat template: it continues your text." : "The model has no tokenizer: write ids of tokens, such as 1 5 7.",
-    name: `talk ${kept}`, context: () => context ?? 0,
+    name: `talk ${address}`, context: () => context ?? 0,
   });
   fresh.addEventListener("click", () => { talk.begin(); text.focus(); });
   text.focus();
