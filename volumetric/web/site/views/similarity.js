@@ -33,11 +33,8 @@ export async function show(stage, model, app) {
     answer.setAttribute("aria-busy", "true");
     app.speed("Comparing…");
     try {
-      const vectors = [];
-      for (const text of texts) {
-        vectors.push(await model.embed(text));
-        if (mine !== turn) return undefined;
-      }
+      const vectors = await model.embed(texts);
+      if (mine !== turn) return undefined;
       const value = cosine(...vectors);
       size.textContent = `The cosine of two vectors of ${vectors[0].length} numbers: 1 is the same direction, 0 nothing in common.`;
       app.speed(`${milliseconds((performance.now() - begun) / 2)} a text`);
