@@ -20,11 +20,11 @@ export interface LoadOptions {
   signal?: AbortSignal;
   /** Run in a worker (the default), so that the page stays alive. */
   worker?: boolean;
-  /** Addresses of worker.js, text.js, language.js and encoder.js, where they do not lie beside engine.js. */
+  /** Addresses of worker.js, text.js, language.js, encoder.js and ticks.js, where they do not lie beside engine.js. */
   addresses?: Record<string, string>;
   /** Name and text of all modules, each after those that it imports: for a worker in a page that is one file. */
   modules?: [string, string][];
-  /** Features of the adapter to do without, to try another variant. */
+  /** Features of the adapter to do without, to try another variant; `fallback-adapter` hides that it runs on the CPU. */
   hide?: string[];
 }
 
