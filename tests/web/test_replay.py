@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ from tests.devices import narrowed
 from tests.evolution.genomes import genome
 from tests.networks import tiny_llama
 from tests.web.networks import NETWORKS, rows_for
+from volumetric.clocked import Clocked
 from volumetric.clocked.clocked_stream import ClockedStream
 from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.evolution.genome import Genome
 from volumetric.generate import SamplingParams
 from volumetric.generate.encoder import pool
 from volumetric.generate.sampler import Sampler
+from volumetric.layers import Dense
 from volumetric.loaders.loaded_model import open_model
 from volumetric.network import OUTPUT, Network, Params, initialise
+from volumetric.network.grid import Coord, Grid, Port
 from volumetric.run import RunOptions, lower
 from volumetric.run.call_batch import greedy_ids
 from volumetric.web import export_network
@@ -74,19 +78,36 @@ def check_rows(name: str, tmp_path: Path) -> None:
 
 
 def test_ticks_are_those_of_the_reference(tmp_path: Path) -> None:
-    check_ticks(3, tmp_path)
+    check_ticks(machine(3), 3, tmp_path)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [2, 8, 10])  # their outputs move within seven ticks
 def test_ticks_of_larger_machines_are_those_of_the_reference(seed: int, tmp_path: Path) -> None:
-    check_ticks(seed, tmp_path)
+    check_ticks(machine(seed), seed, tmp_path)
 
 
-def check_ticks(seed: int, tmp_path: Path) -> None:
+def test_each_of_four_inputs_arrives_on_its_own(tmp_path: Path) -> None:
+    coords = [Coord(0, 0, i) for i in range(4)]
+    network = Network(
+        grid=Grid(1, 1, 4),
+        layers=dict.fromkeys(coords, Dense(in_features=3, out_features=3, activation="tanh")),
+        input_shape=(3,),
+        inputs={f"port_{i}": Port(coord=coord, shape=(3,), combine="add") for i, coord in enumerate(coords[1:])},
+    )
+    clocked = Clocked(network=network, clocks={coords[1]: "every(3, 1)"}, hold={"port_2": "zero"})
+    check_ticks(clocked, 5, tmp_path)
+    manifest = json.loads((tmp_path / "x" / "network.json").read_text())
+    assert len(manifest["ticks"]["programs"]) == 16
+    described = {name: (port.get("every"), port.get("hold")) for name, port in manifest["inputs"].items()}
+    assert described == {
+        "input": (None, None), "port_0": ([3, 1], None), "port_1": (None, None), "port_2": (None, "zero"),
+    }  # fmt: skip
+
+
+def check_ticks(clocked: Clocked, seed: int, tmp_path: Path) -> None:
     """Ticks with and without rows of some inputs, and again after a reset."""
-    clocked, rng = machine(seed), np.random.default_rng(seed)
-    network = clocked.network
+    rng, network = np.random.default_rng(seed), clocked.network
     params = initialise(network, seed)
     assert export_network(clocked, tmp_path / "x", params=params).kind == "ticks"
     found, stream = replayed(tmp_path / "x"), ClockedStream(ReferenceDevice(), clocked, params)

@@ -63,6 +63,8 @@ export interface Info {
   streams: boolean;
   language: { vocabulary: number; context: number; defaults: Record<string, number>; chats: boolean; text: boolean } | null;
   encoder: { tokens: number; prompts: string[]; classes: string[] | null } | null;
+  /** Which inputs may get rows at a tick, for clocked networks. */
+  ticks: { programs: { fed: string[]; program: string }[] } | null;
   population: Record<string, unknown> | null;
   learner?: Record<string, unknown>;
 }

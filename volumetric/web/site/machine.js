@@ -98,7 +98,7 @@ export class Machine {
       streams: Boolean(ticks) || Boolean(calls && !calls.independent && !calls.whole && !language && !encoder),
       language: language ? { vocabulary: language.vocabulary, context: language.context, defaults: language.defaults ?? {}, chats: this.language?.texts.chats ?? false, text: this.language?.texts.hasTokenizer ?? false } : null,
       encoder: encoder ? { tokens: encoder.tokens, prompts: Object.keys(encoder.prompts ?? {}), classes: encoder.heads?.classify?.output?.names ?? null } : null,
-      population: population ?? null, learner,
+      ticks: ticks ?? null, population: population ?? null, learner,
     };
   }
 
