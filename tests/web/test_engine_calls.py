@@ -73,6 +73,7 @@ def test_streams_by_tick(engine: EnginePage) -> None:
     assert "closed" in result["closed"]
 
 
+@pytest.mark.skipif("VOLUMETRIC_BROWSER_GPU" in os.environ, reason="it is about the software adapter")
 def test_a_variant_is_chosen_by_what_the_adapter_is(engine: EnginePage) -> None:
     """The adapter of this browser computes on the CPU, has subgroups of 4, and no float16 in shaders."""
     network, _ = dense_network(engine.folder, np.random.default_rng(1))
