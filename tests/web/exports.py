@@ -1,4 +1,4 @@
-"""Networks exported for a test, and what the reference device computes with them."""
+"""What exported networks compute, against what the reference device does."""
 
 from __future__ import annotations
 
@@ -11,18 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.web.export_contents import ExportContents
-from volumetric.web.export_network import export_network
 from volumetric.web.opened_template import opened_template
-
-PLAIN = ("plain",)
-"""The variant that runs in every browser."""
-SOFTWARE = ("software",)
-"""The same with kernels that a software adapter compiles in a fraction of the time."""
-
-
-def export(source: Any, folder: Path, *, variants: tuple[str, ...] = SOFTWARE, **options: Any) -> None:
-    """Export one variant into a new folder."""
-    export_network(source, folder, variants=variants, **options)
 
 
 def greatest_error(got: NDArray[Any], expected: NDArray[Any]) -> float:

@@ -18,8 +18,8 @@ SITE = Path(volumetric.__file__).parent / "web" / "site"
 _IMPORT = re.compile(r'\b(?:from|import)\s*\(?\s*"([^"]+)"')
 _ENTRIES = ("engine.js", "worker.js", "text.js", "language.js", "encoder.js")
 """What pages import, and what the engine imports when it needs it."""
-_LEARNING_ENTRIES = ("learner.js", "neat/population.js")
-"""What the engine imports for networks that learn and populations that evolve."""
+_LEARNING_ENTRIES = ("learner.js", "neat/population.js", "ticks.js")
+"""What the engine imports for networks that learn, populations that evolve, and clocked networks."""
 _SOURCE_ENTRIES = ("gguf/model_source.js", "stored_files.js")
 """What the engine imports for GGUF files, and for files that stay in the browser."""
 

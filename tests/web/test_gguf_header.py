@@ -153,7 +153,7 @@ def test_the_header_of_a_model(engine: EnginePage, tmp_path: Path) -> None:
 
 
 def test_types_are_those_of_the_command_line() -> None:
-    text = (SITE / "gguf" / "types.js").read_text()
+    text = (SITE / "gguf" / "header.js").read_text()
     types = re.findall(r'(\d+): \["(\w+)", (\d+), (\d+)\]', text)
     assert {int(n): (name, int(block), int(size)) for n, name, block, size in types} == {
         number: (kind.name, kind.block, kind.block_bytes) for number, kind in GGUF_TYPES.items()

@@ -103,7 +103,7 @@ def test_it_is_stopped_and_goes_on(pages: WebPages, folder: Path) -> None:
     pages.server.cuts["/export/mine.gguf"] = [half, 0, 0]  # the pauses between repetitions are long enough to stop it
     ask(pages, "mine.gguf")
     pages.wait("document.querySelector('.loading progress')?.value > 0.5")
-    assert "MB" in page.value("document.querySelector('.loading [role=status]').textContent")
+    assert "MB" in page.value("document.querySelector('.loading p').textContent")
     page.press("Escape")
     pages.wait(f"{CHOOSE} && {STORED} === 1")
     assert page.value(ALERT) == ""

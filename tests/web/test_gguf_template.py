@@ -14,7 +14,7 @@ import pytest
 from tests.devices import narrowed
 from tests.loaders.byte_bpe import MERGES, TOKENS
 from tests.loaders.tiny import TINY
-from tests.web.exports import buffers_of, export, manifest_of
+from tests.web.exports import buffers_of, manifest_of
 from tests.web.gguf_files import CHAT, write_llama
 from volumetric.base.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.cli import main
@@ -39,6 +39,11 @@ SHORT = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "MXFP4")
 """Types with blocks of 32."""
 LONG = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "TQ2_0")
 """Types with blocks of 256."""
+
+
+def export(source: Path, folder: Path, **options: Any) -> None:
+    """Export the variant that runs everywhere, unless others are named."""
+    export_network(source, folder, **{"variants": ("plain",), **options})
 
 
 @pytest.mark.parametrize("kind", [*FLOATS, *SHORT, *LONG])

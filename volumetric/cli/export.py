@@ -25,6 +25,8 @@ def export(
     template: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     title: str | None = None,
     licence: Annotated[str | None, Parameter(name=["--licence", "--license"])] = None,
+    author: str | None = None,
+    description: str | None = None,
     image: str | None = None,
     dtype: Annotated[str | None, Parameter(name=["--dtype", "--quantize", "-q"])] = None,
     context: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
@@ -53,6 +55,10 @@ def export(
         Heading of the page; default: the source's name.
     licence : str
         Licence of the weights, which the page shows; default: what the source's files say.
+    author : str
+        Who made the network, which the page shows.
+    description : str
+        A sentence on what the network does, under the title.
     image : str
         HEIGHTxWIDTH of the image that the network's input is; default: by the shape of the input.
     dtype : str
@@ -73,8 +79,8 @@ def export(
         raise UsageError(f"--single-file writes an HTML file, not {out}", hint=f"name it {out}.html")
     if not single_file and out.suffix.lower() in (".html", ".htm"):
         raise UsageError(f"a page is a folder, and {out} is named as one file", hint="add --single-file")
-    for given, option in ((single_file, "--single-file"), (dtype, "--dtype"), (learn, "--learn")):
-        if template and given:
+    for value, option in ((single_file, "--single-file"), (dtype, "--dtype"), (learn, "--learn")):
+        if template and value:
             raise UsageError(
                 f"--template writes no weights, and {option} needs them", hint=f"leave --template or {option} out"
             )
@@ -83,8 +89,9 @@ def export(
 
     with console.progress(f"exporting {source}…"):
         page = save_web(
-            source, out, single_file=single_file, title=title, licence=licence, image=_size_of(image), dtype=dtype,
-            context=context, learn=learn, template=template,
+            source, out, single_file=single_file, title=title, licence=licence, author=author,
+            description=description, image=_size_of(image), dtype=dtype, context=context, learn=learn,
+            template=template,
         )  # fmt: skip
     console.write(f"{out}: {page.title} as a page ({page.view}), {byte_size(page.bytes)}\n")
     if single_file:

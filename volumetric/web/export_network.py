@@ -74,7 +74,8 @@ def export_network(
     rows : numbers of rows of calls, for networks on rows; prompts of language models have their own
     context : most tokens; None: 1024 for language models, 128 for encoders, or what the model has learned if it is less
     dtype : scheme to which weights of a file are converted
-    variants : names of `volumetric.web.variants.VARIANTS`; None: ``("subgroups", "plain")``
+    variants : names of `volumetric.web.variants.VARIANTS`; None: ``("subgroups", "plain")``, and ``"software"`` for
+        networks with kernels that adapters on the CPU may not finish compiling
     title : short name; None: the source's
     samples : samples of a launch of a population
     learn : export the updates, too, so that the network learns in the page, see `LearnerNetwork`; True: by Adam, from
@@ -91,12 +92,14 @@ def export_network(
 
     chosen = chosen_variants(variants)
     if template:
-        return _write_template(source, folder, chosen, context=context, title=title, dtype=dtype, learn=learn)
+        return _write_template(
+            source, folder, chosen, context=context, title=title, dtype=dtype, learn=learn, only_paying=variants is None
+        )
     kind = recorded_kind(
         source, params=params, rows=tuple(rows), context=context, dtype=dtype, title=title, samples=samples,
         learn=learn,
     )  # fmt: skip
-    return write_folder(kind, folder, chosen)
+    return write_folder(kind, folder, chosen, only_paying=variants is None)
 
 
 def _write_template(
@@ -108,6 +111,7 @@ def _write_template(
     title: str | None,
     dtype: str | None,
     learn: TrainConfig | bool,
+    only_paying: bool,
 ) -> ExportReport:
     from volumetric.web.gguf_templates import gguf_template
 
@@ -121,7 +125,7 @@ def _write_template(
             "a template does not learn: its weights are those of a file", hint="leave learn or template out"
         )
     template = gguf_template(source, context=context, title=title)
-    return write_folder(template, folder, variants, contents_in=template.contents_in)
+    return write_folder(template, folder, variants, only_paying=only_paying, contents_in=template.contents_in)
 
 
 def write_folder(
@@ -129,13 +133,17 @@ def write_folder(
     folder: str | os.PathLike[str],
     variants: Sequence[WebVariant],
     extra: Mapping[str, Any] = {},
+    *,
+    only_paying: bool = False,
     contents_in: Callable[[WeightPieces], BufferContents] = lambda pieces: pieces,
 ) -> ExportReport:
     """Record a network for each variant, and write the folder; raises as `export_network`.
 
     Parameters
     ----------
+    variants : in the order of preference; the last one runs everywhere
     extra : further entries of network.json
+    only_paying : leave out variants by which the network gains nothing
     contents_in : returns what describes the contents of buffers, and may write them to the pieces
     """
     with new_directory(folder, MANIFEST) as home:
@@ -144,7 +152,10 @@ def write_folder(
         recorded: list[dict[str, Any]] = []
         entries: dict[str, Any] | None = None
         try:
-            for variant in variants:
+            for variant in reversed(variants):
+                labels = [one["label"] for one in recorded[0]["pipelines"]] if recorded else []
+                if only_paying and recorded and not variant.pays(labels):
+                    continue
                 writer = VariantWriter(variant, modules, contents)
                 own = _record(kind, writer)
                 if entries is not None and own != entries:
@@ -153,6 +164,7 @@ def write_folder(
                 recorded.append(writer.finish())
         finally:
             pieces.close()
+        recorded.reverse()
         manifest = {
             "format": FORMAT,
             "version": VERSION,

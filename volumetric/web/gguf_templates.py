@@ -210,17 +210,17 @@ class _TemplateContents:
         if not left:
             return
         rows = self._rows = self._rows or RecognisedRows(self._template.tensors)
-        found: dict[bytes, Fill] = {}
+        fills: dict[bytes, Fill] = {}
         for (own, _), buffer in left.items():
             contents = buffer.contents()
             fill = rows.fill_of(contents)
             if fill is not None:
-                found[own] = fill
+                fills[own] = fill
                 rest = rows.rest_of(fill)
                 if rest is not None:
-                    found.setdefault(_digest(self._filled(*rest)), rest[0])
+                    fills.setdefault(_digest(self._filled(*rest)), rest[0])
         for (own, other), buffer in left.items():
-            fill = found.get(own)
+            fill = fills.get(own)
             if fill is None or not self._is_proved(fill, buffer.contents().size, other):
                 raise UnsupportedError(
                     f"{buffer.label} of {self._template.title} is computed from the file's tensors, and a template "

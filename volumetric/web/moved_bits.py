@@ -146,7 +146,7 @@ def moved_bits(kind: str) -> MovedBits | None:
     if layout is None:
         return None
     type_ = GGUF_TYPES[TYPE_NUMBERS[kind]]
-    found: dict[str, tuple[RowSection, ...]] = {}
+    parts: dict[str, tuple[RowSection, ...]] = {}
     for part, sizes in _sections(layout, type_.block).items():
         sections: list[RowSection] = []
         for size, align in sizes:
@@ -156,8 +156,8 @@ def moved_bits(kind: str) -> MovedBits | None:
             if section is None:
                 return None
             sections.append(section)
-        found[part] = tuple(sections)
-    bits = MovedBits(block_bytes=type_.block_bytes, parts=found)
+        parts[part] = tuple(sections)
+    bits = MovedBits(block_bytes=type_.block_bytes, parts=parts)
     return bits if _is_right(bits, layout, kind) else None
 
 
@@ -226,5 +226,5 @@ def _is_right(bits: MovedBits, layout: WeightFormat, kind: str) -> bool:
 
 def described_types(kinds: Sequence[str]) -> dict[str, Any]:
     """Return the entry ``types`` of network.json for types that have a layout."""
-    found = {kind: moved_bits(kind) for kind in kinds}
-    return {str(TYPE_NUMBERS[kind]): bits.described() for kind, bits in found.items() if bits is not None}
+    tables = {kind: moved_bits(kind) for kind in kinds}
+    return {str(TYPE_NUMBERS[kind]): bits.described() for kind, bits in tables.items() if bits is not None}

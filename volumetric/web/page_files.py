@@ -20,6 +20,7 @@ _TITLE: Final = "<title>A network</title>"
 _PAGE: Final = '<div id="page">'
 _TEXTS: Final = {
     "language": ("text.js", "language.js"), "encoder": ("text.js", "encoder.js"), "learner": ("learner.js",),
+    "ticks": ("ticks.js",),
 }  # fmt: skip
 """Kind → scripts that the engine loads for it alone."""
 _TEMPLATE: Final = ("gguf/model_source.js", "views/choose_model.js")

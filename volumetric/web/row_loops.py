@@ -25,9 +25,9 @@ def rows_as_loops(sources: Numbers, targets: Numbers) -> list[list[Any]] | None:
         if count > 1:
             loops = ((count, int(sources[first + 1]) - source, int(targets[first + 1]) - target),)
         items.append((source, target, loops))
-    shorter = _joined(items)
+    shorter = _join(items)
     while len(shorter) < len(items):
-        items, shorter = shorter, _joined(shorter)
+        items, shorter = shorter, _join(shorter)
     return [[source, target, [list(loop) for loop in loops]] for source, target, loops in items]
 
 
@@ -56,7 +56,7 @@ def _runs(sources: Numbers, targets: Numbers) -> Iterator[tuple[int, int]]:
         first = last + 1
 
 
-def _joined(items: list[tuple[int, int, tuple[Loop, ...]]]) -> list[tuple[int, int, tuple[Loop, ...]]]:
+def _join(items: list[tuple[int, int, tuple[Loop, ...]]]) -> list[tuple[int, int, tuple[Loop, ...]]]:
     """Join neighbours with the same loops that follow each other at equal steps."""
     joined: list[tuple[int, int, tuple[Loop, ...]]] = []
     at = 0

@@ -27,7 +27,7 @@ export interface LoadOptions {
   addresses?: Record<string, string>;
   /** Name and text of all modules, each after those that it imports: for a worker in a page that is one file. */
   modules?: [string, string][];
-  /** Features of the adapter to do without, to try another variant. */
+  /** Features of the adapter to do without, to try another variant; `fallback-adapter` hides that it runs on the CPU. */
   hide?: string[];
 }
 
@@ -54,7 +54,7 @@ export interface Port {
 export interface Info {
   kind: "rows" | "sequences" | "stream" | "ticks" | "language" | "encoder" | "population" | "learner";
   title: string;
-  origin: { name?: string | null; source?: string | null; licence?: string | null; engine?: string | null };
+  origin: { name?: string | null; source?: string | null; licence?: string | null; author?: string | null; engine?: string | null };
   inputs: Record<string, Port>;
   outputs: Record<string, Port>;
   ui: Record<string, unknown>;
@@ -66,6 +66,8 @@ export interface Info {
   streams: boolean;
   language: { vocabulary: number; context: number; defaults: Record<string, number>; chats: boolean; text: boolean } | null;
   encoder: { tokens: number; prompts: string[]; classes: string[] | null } | null;
+  /** Which inputs may get rows at a tick, for clocked networks. */
+  ticks: { programs: { fed: string[]; program: string }[] } | null;
   population: Record<string, unknown> | null;
   learner?: Record<string, unknown>;
 }

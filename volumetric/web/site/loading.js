@@ -5,7 +5,7 @@ const WINDOW = 5000; // ms over which the speed is measured
 
 /** Return {element, show(event)}: `show` takes the events of `load`. */
 export function loading() {
-  const bar = h("progress", { max: 1, "aria-label": "Loading the network" }), now = h("p", { class: "dim number", role: "status" }, "Reading the network…");
+  const bar = h("progress", { max: 1, "aria-label": "Loading the network" }), now = h("p", { class: "dim number" }, "Reading the network…");
   let marks = []; // [time, bytes] within the window
   return {
     element: h("div", { class: "loading" }, bar, now),

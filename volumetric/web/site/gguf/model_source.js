@@ -6,12 +6,11 @@ import { DamagedFileError, EngineError, FormatError } from "../errors.js";
 import { UrlSource } from "../fetch_pieces.js";
 import { checkNetwork, wrong } from "../network_file.js";
 import { sha256 } from "../sources.js";
-import { Header } from "./header.js";
+import { Header, TYPES } from "./header.js";
 import { ForwardReader, OpenedFile, ServedFile } from "./ranged_file.js";
 import { Repacking, Words } from "./repack.js";
 import { RowWriter, runsOf, runsWithin } from "./row_places.js";
 import { checkTemplate, difference, entriesByTensor, networkFor } from "./template.js";
-import { TYPES } from "./types.js";
 
 const CHUNK = 2 ** 22; // bytes of whole rows at a time
 const IN_FLIGHT = 2 ** 23; // bytes on their way to the GPU

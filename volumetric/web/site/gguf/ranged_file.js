@@ -2,7 +2,7 @@
 // one of a server, of which earlier visits may have stored a part.
 
 import { FetchError } from "../errors.js";
-import { bytesFrom } from "../fetch_bytes.js";
+import { bytesFrom } from "../fetch_pieces.js";
 import { sha256 } from "../sources.js";
 
 const PART = 2 ** 20; // bytes that are read from a disk at a time

@@ -3,8 +3,7 @@
 
 import { isWhole, wrong } from "../network_file.js";
 import { sha256 } from "../sources.js";
-import { F32 } from "./header.js";
-import { TYPES } from "./types.js";
+import { F32, TYPES } from "./header.js";
 
 const CHAT_TEMPLATE = "tokenizer.chat_template";
 
