@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,11 @@ OPENED = "() => file"
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stored(engine: EnginePage) -> None:
-    engine.run("for (const {address} of await engine.storedModels()) await engine.forgetModel(address); return 0")
+def _nothing_stored(engine: EnginePage) -> Iterator[None]:
+    forget = "for (const {address} of await engine.storedModels()) await engine.forgetModel(address); return 0"
+    engine.run(forget)
+    yield
+    engine.run(forget)
 
 
 @pytest.fixture
@@ -228,7 +232,7 @@ def test_chat_templates_of_files(engine: EnginePage) -> None:
 
 
 def test_pieces_of_exports_go_on_inside(engine: EnginePage) -> None:
-    _, weights = dense_network(engine.folder, np.random.default_rng(4))
+    _, weights = dense_network(engine.folder, np.random.default_rng(40))
     address, size = "/net/weights-000.bin", (engine.folder / "weights-000.bin").stat().st_size
     load = "const m = await engine.load(net, {worker}); const w = new Float32Array(await m.read('w')); await m.close();"
     for worker in (True, False):
@@ -244,7 +248,7 @@ def test_pieces_of_exports_go_on_inside(engine: EnginePage) -> None:
 
 
 def test_what_is_stored_and_damaged_is_fetched_anew(engine: EnginePage) -> None:
-    network, weights = dense_network(engine.folder, np.random.default_rng(4))
+    network, weights = dense_network(engine.folder, np.random.default_rng(40))
     [piece] = network["pieces"]
     engine.run(
         """

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.web.engine_page import EnginePage
-from tests.web.exports import export
 from tests.web.gguf_files import write_llama
 from tests.web.test_engine_exports import MINUTES
 from volumetric.loaders.gguf_types import GGUF_TYPES
+from volumetric.web import export_network
 
 KINDS = (
     "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "TQ2_0", "F16",
@@ -49,8 +49,8 @@ return sums;
 
 def exported(folder: Path, file: Path, **options: Any) -> None:
     """Write a plain export and a template of a file."""
-    export(str(file), folder / "plain", **options)
-    export(str(file), folder / "template", template=True, **options)
+    export_network(file, folder / "plain", **options)
+    export_network(file, folder / "template", template=True, **options)
 
 
 def digests(folder: Path) -> dict[str, str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.web.exports import SOFTWARE
 from tests.web.gguf_files import write_llama
 from tests.web.page_views import WebPages
 from volumetric.web.save_web import save_web
@@ -27,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a template, and files beside it: one that fits, and one that does not."""
     home = tmp_path_factory.mktemp("template")
     write_llama(home / "mine.gguf", {"": "Q8_0"}, general__name="Mine <b>", **SIZES)
-    save_web(home / "mine.gguf", home / "page", template=True, variants=SOFTWARE, context=16, title="Small ones")
+    save_web(home / "mine.gguf", home / "page", template=True, context=16, title="Small ones")
     (home / "page" / "mine.gguf").write_bytes((home / "mine.gguf").read_bytes())
     write_llama(home / "page" / "other.gguf", {"": "Q4_0"}, **SIZES)
     return home
