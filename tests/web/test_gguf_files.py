@@ -263,3 +263,18 @@ def test_what_is_stored_and_damaged_is_fetched_anew(engine: EnginePage) -> None:
     )
     load = "const m = await engine.load(net); const w = new Float32Array(await m.read('w')); await m.close(); return w"
     np.testing.assert_array_equal(engine.run(load)[:10], weights)
+
+
+def test_a_file_that_is_being_stored_is_not_forgotten(engine: EnginePage) -> None:
+    result = engine.run(
+        """
+        const { storeFile } = await import(`${new URL("../engine/stored_files.js", net)}`);
+        const store = await storeFile("key", {address: net + "x.gguf", size: 10});
+        const refusal = await engine.forgetModel(net + "x.gguf").catch(error => error.message);
+        await store.write(new Uint8Array(4));
+        await store.close();
+        return [refusal, await engine.forgetModel(net + "x.gguf")];
+        """
+    )
+    assert "x.gguf is being loaded, so it cannot be forgotten." in result[0]
+    assert result[1] == 4

@@ -142,10 +142,15 @@ class Store {
   }
 }
 
-/** Drop a file, if it is there. */
+/** Drop a file, if it is there and no page writes it. */
 export async function dropFile(key) {
   const home = await folder();
-  for (const name of [key, key + RECORD]) await home?.removeEntry(name).catch(() => {});
+  try {
+    await home?.removeEntry(key);
+  } catch (error) {
+    if (error.name !== "NotFoundError") return;
+  }
+  await home?.removeEntry(key + RECORD).catch(() => {});
 }
 
 /** The records of all files: key → {address, size, bytes}. */
