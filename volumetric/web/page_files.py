@@ -17,10 +17,11 @@ from volumetric.web.page_hints import VIEWS
 SINGLE_BYTES: Final = 32 << 20
 """Most bytes of a page of one file: browsers parse all of it before they show anything."""
 _TITLE: Final = "<title>A network</title>"
-_TEXTS: Final = {
-    "language": ("text.js", "language.js"), "encoder": ("text.js", "encoder.js"), "learner": ("learner.js",),
+_ROWS: Final = ("calls.js", "streams.js")
+_LAZY: Final = {
+    "language": ("text.js", "language.js"), "encoder": (*_ROWS, "text.js", "encoder.js"), "learner": (*_ROWS, "learner.js"),
 }  # fmt: skip
-"""Kind → scripts that the engine loads for it alone."""
+"""Kind → scripts that the engine loads for it alone; others need those for rows of numbers."""
 _CONTROLS: Final = "controls.css"
 
 
@@ -87,8 +88,9 @@ def _scripts(network: Mapping[str, Any], entry: str) -> dict[str, str]:
             if kind == "learner"
             else "use engine.js from a page of your own: see docs/web.md",
         )
-    texts = ("neat/population.js",) if "evolution" in (network.get("population") or {}) else _TEXTS.get(kind, ())
-    return scripts_for([entry, f"views/{view}.js", "worker.js", *texts], _site())
+    evolves = "evolution" in (network.get("population") or {})
+    lazy = ("neat/population.js",) if evolves else _LAZY.get(kind, _ROWS)
+    return scripts_for([entry, f"views/{view}.js", "worker.js", *lazy], _site())
 
 
 def _style(network: Mapping[str, Any]) -> str:

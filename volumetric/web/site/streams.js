@@ -3,13 +3,10 @@
 import { InputError } from "./errors.js";
 import { inputsByPort, packedRows, rowsOf, unpackedRows } from "./ports.js";
 
-/** Return a new stream of a network. */
-export function openStream(machine) {
-  const kind = machine.network.kind;
-  if (machine.network.ticks) return new TickStream(machine);
-  if (machine.calls && !machine.calls.independent && !machine.calls.whole && kind !== "language") return new RowStream(machine);
-  throw new InputError(`A network of the kind ${kind} has no stream.`, kind === "language" ? "Use generate() or chat()." : "Use run().");
-}
+export { Sequences } from "./sequences.js";
+
+/** Return a new stream of a network that remembers. */
+export const openStream = machine => new (machine.network.ticks ? TickStream : RowStream)(machine);
 
 /** Rows of a sequence. */
 class RowStream {

@@ -25,7 +25,7 @@ export class Texts {
 
   constructor(json, { chat_template: template = null, special = {} } = {}) {
     try {
-      this.#tokenizer = json === null ? null : new Tokenizer(json, { clean_up_tokenization_spaces: false });
+      this.#tokenizer = json === null ? null : tokenizerOf(json);
     } catch (error) {
       throw new FormatError(`tokenizer.json cannot be read: ${error.message}.`, "Export the model again.");
     }
@@ -46,7 +46,7 @@ export class Texts {
   /** Return the ids of a text, with the special tokens that the tokenizer adds if asked to. */
   encode(text, { special = true } = {}) {
     if (this.#tokenizer === null) throw new InputError("This model has no tokenizer.", "Pass token ids.");
-    return this.#tokenizer.encode(text, { add_special_tokens: special }).ids;
+    return idsOf(this.#tokenizer, text, special);
   }
 
   /**
@@ -62,12 +62,12 @@ export class Texts {
     };
     const text = this.render(Array.isArray(messages) ? marked(messages) : messages, options);
     if (!text.includes(MARK)) return this.encode(text, { special: false });
-    this.#plain ??= new Tokenizer({ ...this.#json, added_tokens: this.#json.added_tokens.filter(one => !one.special) }, { clean_up_tokenization_spaces: false });
+    this.#plain ??= tokenizerOf({ ...this.#json, added_tokens: this.#json.added_tokens.filter(one => !one.special) });
     const ids = [];
     let at = 0;
     const plain = end => {
       const part = text.slice(at, end).replaceAll(MARK, "");
-      if (part) ids.push(...this.#plain.encode(part, { add_special_tokens: false }).ids);
+      if (part) ids.push(...idsOf(this.#plain, part, false));
     };
     for (const match of text.matchAll(this.#control)) {
       plain(match.index);
@@ -98,6 +98,15 @@ export class Texts {
     if (text.length > MOST_OUTPUT) throw new GenerationError(`The chat template writes more than ${MOST_OUTPUT} characters.`);
     return text;
   }
+}
+
+/** The tokenizer of tokenizer.json; the library reads the unknown token of a word-level model from its second argument. */
+const tokenizerOf = json => new Tokenizer(json, { clean_up_tokenization_spaces: false, unk_token: json.model?.unk_token });
+
+function idsOf(tokenizer, text, special) {
+  const { ids } = tokenizer.encode(text, { add_special_tokens: special });
+  if (ids.includes(undefined)) throw new InputError("The tokenizer has no token for a part of the text.", "Write it with other characters.");
+  return ids;
 }
 
 /** A pattern of any of some texts, the longest first; of none if there are none. */
