@@ -67,6 +67,15 @@ def test_imports_stay_in_the_folder() -> None:
         assert not re.search(r"\b(eval|innerHTML|document\.write|new Function)\b", text), path.name
 
 
+def test_bundlers_can_follow_the_imports() -> None:
+    """They see only literal addresses, and one form of a worker's."""
+    lazy = (SITE / "lazy_modules.js").read_text()
+    assert all(f'"{name}": () => import("./{name}")' in lazy for name in _LAZY_IMPORT.findall(lazy))
+    assert 'new Worker(new URL("./worker.js", import.meta.url), {' in (SITE / "connections.js").read_text()
+    for path in MODULES + LEARNING:
+        assert not re.search(r"\bimport\(\s*new URL\b", path.read_text()), path.name
+
+
 def test_the_package_is_complete() -> None:
     package = json.loads((SITE / "package.json").read_text())
     types = (SITE / "engine.d.ts").read_text()

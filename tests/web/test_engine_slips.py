@@ -110,7 +110,8 @@ for (const one of [rows, whole, ticks, letters]) { await one.close(); await one.
 const after = [];
 for (const call of [() => rows.run([1, 2, 3, 4]), () => ticks.stream().step(), () => letters.chat([{role: "", content: ""}]).next()])
   after.push(await call().then(() => "no error", error => error.message));
-return {unlike, still, after};
+class Renamed extends engine.InputError {} // as bundlers do
+return {unlike, still, after, name: new Renamed("").name};
 """
 
 
@@ -133,6 +134,7 @@ def test_slips(engine: EnginePage, worker: bool) -> None:
     x = np.arange(1, 9, dtype=np.float32).reshape(2, 4)
     np.testing.assert_allclose(rows["output"].reshape(2, 2), x @ weights[:8].reshape(2, 4).T + weights[8:], rtol=1e-5)
     assert (tick["y"].tolist(), text) == ([5], "bcdefgh")
+    assert result["name"] == "InputError"
     assert result["after"] == ["The network is closed. Load it again."] * 3
 
 

@@ -28,12 +28,12 @@ export class WorkerConnection {
     try {
       this.#worker = modules ? startWorkerOf(modules) : startWorker(address);
     } catch (error) {
-      throw noWorker(error.message);
+      throw new WorkerError(error.message);
     }
     this.#worker.onmessage = ({ data }) => this.#receive(data);
     this.#worker.onerror = event => {
       event.preventDefault();
-      this.fail(noWorker(event.message || "its script cannot be loaded"));
+      this.fail(new WorkerError(event.message || "its script cannot be loaded"));
     };
   }
 
@@ -88,8 +88,12 @@ export class WorkerConnection {
   }
 }
 
-const noWorker = why =>
-  new EngineError(`The engine's worker does not run: ${why}.`, "Serve engine.js and the files beside it from one folder, and let the page's policy (CSP) allow it as a worker; or load with {worker: false}.");
+/** The engine's worker cannot be started, or has failed. */
+export class WorkerError extends EngineError {
+  constructor(why) {
+    super(`The engine's worker does not run: ${why.replace(/\.$/, "")}.`, "Serve engine.js and the files beside it from one folder, and let the page's policy (CSP) allow it as a worker.");
+  }
+}
 
 /** Start a worker at an address, or beside this module; one of another host starts as a script that imports it. */
 function startWorker(address) {
@@ -99,7 +103,7 @@ function startWorker(address) {
   return new Worker(isForeign(script) ? scriptAddress(`import ${JSON.stringify(script)};`) : script, options);
 }
 
-const isForeign = address => !address.startsWith("blob:") && new URL(address).origin !== globalThis.location?.origin;
+const isForeign = address => !address.startsWith("blob:") && new URL(address).origin !== globalThis.origin;
 
 const scriptAddress = text => URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
 

@@ -1,7 +1,7 @@
 // Networks of volumetric in a browser, on WebGPU. `load` is the entry; `engine.d.ts` has the types, docs/web.md the guide.
 
 import { addressOf, checkMessages, optionsOf } from "./arguments.js";
-import { DirectConnection, WorkerConnection } from "./connections.js";
+import { DirectConnection, WorkerConnection, WorkerError } from "./connections.js";
 import { EngineError, GenerationError, InputError, NoWebGPUError } from "./errors.js";
 import { imported } from "./lazy_modules.js";
 
@@ -31,14 +31,17 @@ export async function load(source, options) {
     }
   };
   const open = async threaded => {
-    const connection = threaded ? new WorkerConnection(addresses["worker.js"], source, modules) : new DirectConnection(source);
+    let connection = null;
     try {
+      connection = threaded ? new WorkerConnection(addresses["worker.js"], source, modules) : new DirectConnection(source);
       return new Model(connection, addresses, await connection.call("load", [{ url, addresses, hide }], report, signal));
     } catch (error) {
-      connection.fail(error);
+      connection?.fail(error);
       signal?.throwIfAborted();
-      if (threaded && error instanceof NoWebGPUError && globalThis.navigator?.gpu) return open(false); // workers have none
-      throw error;
+      const without = error instanceof WorkerError || (error instanceof NoWebGPUError && globalThis.navigator?.gpu); // workers have none
+      if (!threaded || !without) throw error;
+      console.warn(`${error.sentence} The network runs in the page's own thread.`);
+      return open(false);
     }
   };
   return open(worker && typeof Worker === "function");
