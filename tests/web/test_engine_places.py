@@ -1,4 +1,4 @@
-"""Where the engine runs: under strict policies, from other hosts, in frames, in a worker of the page, without workers."""
+"""Where the engine runs: under strict policies, from other hosts, in frames, in a page's worker, without workers."""
 
 from __future__ import annotations
 

@@ -108,7 +108,8 @@ for await (const token of letters.generate("a")) text += token;
 const still = [await rows.run([[1, 2, 3, 4], Uint8Array.of(5, 6, 7, 8)]), await ticks.stream().step([1]), text];
 for (const one of [rows, whole, ticks, letters]) { await one.close(); await one.close(); }
 const after = [];
-for (const call of [() => rows.run([1, 2, 3, 4]), () => ticks.stream().step(), () => letters.chat([{role: "", content: ""}]).next()])
+const messages = [{role: "user", content: "a"}];
+for (const call of [() => rows.run([1, 2, 3, 4]), () => ticks.stream().step(), () => letters.chat(messages).next()])
   after.push(await call().then(() => "no error", error => error.message));
 class Renamed extends engine.InputError {} // as bundlers do
 return {unlike, still, after, name: new Renamed("").name};
@@ -148,7 +149,11 @@ await failed(async () => {
 });
 await failed(() => engine.load(net + "letters", {worker, signal: AbortSignal.abort()}));
 for await (const token of m.generate("b")) if (token.index === 1) break;
-const whole = async prompt => { let text = ""; for await (const token of m.generate(prompt)) text += token; return text; };
+const whole = async prompt => {
+  let text = "";
+  for await (const token of m.generate(prompt)) text += token;
+  return text;
+};
 const both = await Promise.all([whole("a"), whole("c")]);
 const open = m.generate("a");
 await open.next();
@@ -170,7 +175,7 @@ def test_generations_are_ended_and_take_turns(engine: EnginePage, worker: bool) 
 def test_unknown_characters_are_the_unknown_token(engine: EnginePage) -> None:
     export(loaded_letters(next_letter_logits()), engine.folder / "letters")
     path = engine.folder / "letters" / "tokenizer.json"
-    script = "const m = await engine.load(net + 'letters'); const ids = await m.encode('azb'); await m.close(); return ids"
+    script = "const m = await engine.load(net + 'letters'); const ids = await m.encode('azb'); m.close(); return ids"
     assert engine.run(script) == [0, 8, 1]
     model = json.loads(path.read_text())
     model["model"]["unk_token"] = None

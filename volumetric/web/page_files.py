@@ -19,7 +19,8 @@ SINGLE_BYTES: Final = 32 << 20
 _TITLE: Final = "<title>A network</title>"
 _ROWS: Final = ("calls.js", "streams.js")
 _LAZY: Final = {
-    "language": ("text.js", "language.js"), "encoder": (*_ROWS, "text.js", "encoder.js"), "learner": (*_ROWS, "learner.js"),
+    "language": ("text.js", "language.js"), "encoder": (*_ROWS, "text.js", "encoder.js"),
+    "learner": (*_ROWS, "learner.js"),
 }  # fmt: skip
 """Kind → scripts that the engine loads for it alone; others need those for rows of numbers."""
 _CONTROLS: Final = "controls.css"

@@ -21,7 +21,7 @@ export interface LoadOptions {
   /** What it throws is reported as an error of the page, and ends nothing. */
   onProgress?: (progress: Progress) => void;
   signal?: AbortSignal;
-  /** Run in a worker (the default), so that the page stays alive. */
+  /** Run in a worker (the default), so that the page stays alive; where none can start, a warning says that there is none. */
   worker?: boolean;
   /** Addresses of worker.js, text.js, language.js and encoder.js, where they do not lie beside engine.js. */
   addresses?: Record<string, string>;

@@ -1,6 +1,8 @@
 // Modules that a network needs only for some of its methods. The imports are literal, so that bundlers follow them; a page
 // that is one file names addresses of its own.
 
+import { FetchError } from "./errors.js";
+
 const MODULES = {
   "calls.js": () => import("./calls.js"),
   "streams.js": () => import("./streams.js"),
@@ -11,8 +13,12 @@ const MODULES = {
   "neat/population.js": () => import("./neat/population.js"),
 };
 
-/** Return a promise of a module. */
-export function imported(name, addresses = {}) {
+/** Return a promise of a module; raises `FetchError`. */
+export async function imported(name, addresses = {}) {
   const address = addresses[name];
-  return address ? import(/* webpackIgnore: true */ /* @vite-ignore */ address) : MODULES[name]();
+  try {
+    return await (address ? import(/* webpackIgnore: true */ /* @vite-ignore */ address) : MODULES[name]());
+  } catch (error) {
+    throw new FetchError(`${name} of the engine cannot be loaded: ${error.message}`, "Copy all files of the engine, and load the page again.");
+  }
 }
