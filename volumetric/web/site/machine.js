@@ -186,8 +186,8 @@ export class Machine {
     logits: ([prompt], emit) => this.#languageOf().logits(prompt, emit),
     encode: async ([prompt, options]) => (this.language ?? this.#encoderOf()).encode(prompt, options),
     decode: async ([ids]) => this.#languageOf().decode(ids),
-    embed: ([texts, options]) => this.#each(texts, text => this.encoder.embed(text, options)),
-    classify: ([texts]) => this.#each(texts, text => this.encoder.classify(text)),
+    embed: ([texts, options]) => this.#alone(() => this.#encoderOf().embed(texts, options)),
+    classify: ([texts]) => this.#alone(() => this.#encoderOf().classify(texts)),
     write: async ([name, values, offset]) => {
       if (!ArrayBuffer.isView(values)) throw new InputError("write() takes a typed array.", "For example Float32Array.of(1, 2).");
       checkRange(name, this.buffer(name).size, offset, Math.ceil(values.byteLength / 4) * 4);
@@ -228,19 +228,6 @@ export class Machine {
     return turn;
   }
 
-  /** Do something with one text, or with each of several. */
-  #each(texts, work) {
-    return this.#alone(async () => {
-      if (!this.encoder) throw new InputError(`A network of the kind ${this.network.kind} does not encode texts.`);
-      const several = Array.isArray(texts) ? texts : [texts];
-      if (several.some(text => typeof text !== "string")) throw new InputError("A text must be a string.");
-      if (several !== texts) return work(texts);
-      const results = [];
-      for (const text of texts) results.push(await work(text));
-      return results;
-    });
-  }
-
   #stream(number) {
     const stream = this.#streams.get(number);
     if (!stream) throw new InputError("This stream is closed.", "Open another one with stream().");
@@ -253,7 +240,7 @@ export class Machine {
   }
 
   #encoderOf() {
-    if (!this.encoder) throw new InputError(`A network of the kind ${this.network.kind} has no tokenizer.`);
+    if (!this.encoder) throw new InputError(`A network of the kind ${this.network.kind} does not encode texts.`);
     return this.encoder;
   }
 }
