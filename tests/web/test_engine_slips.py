@@ -47,7 +47,7 @@ _SLIPS = {
     "whole.run(Uint32Array.of(2 ** 31, 2, 3, 4))": _WHOLE,
     "rows.stream().step([1, 2, 3, 4])": "has no stream",
     "rows.generate([1]).next()": "does not generate text",
-    "rows.embed('a')": "has no tokenizer",
+    "rows.embed('a')": "does not encode texts",
     "rows.write('w', [1, 2])": "write() takes a typed array",
     "rows.write('v', Float32Array.of(1))": 'no buffer "v"',
     "rows.write('w', new Float32Array(13))": _RANGE,

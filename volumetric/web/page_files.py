@@ -17,12 +17,12 @@ from volumetric.web.page_hints import VIEWS
 SINGLE_BYTES: Final = 32 << 20
 """Most bytes of a page of one file: browsers parse all of it before they show anything."""
 _TITLE: Final = "<title>A network</title>"
-_ROWS: Final = ("calls.js", "streams.js")
 _LAZY: Final = {
-    "language": ("text.js", "language.js"), "encoder": (*_ROWS, "text.js", "encoder.js"),
-    "learner": (*_ROWS, "learner.js"),
+    "rows": ("calls.js",), "sequences": ("calls.js",), "stream": ("calls.js", "streams.js"), "ticks": ("streams.js",),
+    "language": ("text.js", "language.js"), "encoder": ("calls.js", "text.js", "encoder.js"),
+    "learner": ("calls.js", "streams.js", "learner.js"),
 }  # fmt: skip
-"""Kind → scripts that the engine loads for it alone; others need those for rows of numbers."""
+"""Kind → scripts that the engine loads when it needs them."""
 _CONTROLS: Final = "controls.css"
 
 
@@ -90,7 +90,7 @@ def _scripts(network: Mapping[str, Any], entry: str) -> dict[str, str]:
             else "use engine.js from a page of your own: see docs/web.md",
         )
     evolves = "evolution" in (network.get("population") or {})
-    lazy = ("neat/population.js",) if evolves else _LAZY.get(kind, _ROWS)
+    lazy = ("neat/population.js",) if evolves else _LAZY.get(kind, ())
     return scripts_for([entry, f"views/{view}.js", "worker.js", *lazy], _site())
 
 
