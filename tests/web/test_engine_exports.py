@@ -239,7 +239,12 @@ def test_generations_take_turns_and_are_cancelled(engine: EnginePage) -> None:
 def test_a_template_that_does_not_end(engine: EnginePage) -> None:
     loaded = loaded_letters(next_letter_logits())
     loop = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}"
-    templates = {"endless": loop, "failing": "{{ raise_exception('no such role') }}", "broken": "{% for %}"}
+    templates = {
+        "endless": loop,
+        "failing": "{{ raise_exception('no such role') }}",
+        "broken": "{% for %}",
+        "huge": "{{ range(10000000000) }}",
+    }
     messages = [{"role": "user", "content": "a"}]
     for name, template in templates.items():
         export_network(

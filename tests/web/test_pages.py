@@ -51,6 +51,16 @@ def linear_genome(weights: list[float]) -> Genome:
     return Genome.from_network(network, Params({key: WeightStore.from_array(a) for key, a in arrays.items()}))
 
 
+def test_a_folder_without_a_server_says_what_it_needs(pages: WebPages, tmp_path: Path) -> None:
+    """Browsers load no modules from files."""
+    dense_network(tmp_path, np.random.default_rng(0))
+    add_page(tmp_path, json.loads((tmp_path / "network.json").read_text()))
+    pages.page.open(f"file://{tmp_path}/index.html")
+    pages.wait("document.body.innerText.includes('python -m http.server')")
+    pages.page.open("about:blank")
+    pages.page.forget_complaints()
+
+
 def test_numbers_in_and_out_by_sliders_and_in_a_table(pages: WebPages, tmp_path: Path) -> None:
     network, numbers = dense_network(tmp_path, np.random.default_rng(0))
     weights, bias = numbers[:8].reshape(2, 4), numbers[8:]

@@ -17,11 +17,12 @@ from volumetric.web.page_hints import VIEWS
 SINGLE_BYTES: Final = 32 << 20
 """Most bytes of a page of one file: browsers parse all of it before they show anything."""
 _TITLE: Final = "<title>A network</title>"
-_TEXTS: Final = {
-    "language": ("text.js", "language.js"), "encoder": ("text.js", "encoder.js"), "learner": ("learner.js",),
-    "ticks": ("ticks.js",),
+_LAZY: Final = {
+    "rows": ("calls.js",), "sequences": ("calls.js",), "stream": ("calls.js", "streams.js"), "ticks": ("ticks.js",),
+    "language": ("text.js", "language.js"), "encoder": ("calls.js", "text.js", "encoder.js"),
+    "learner": ("calls.js", "streams.js", "learner.js"),
 }  # fmt: skip
-"""Kind → scripts that the engine loads for it alone."""
+"""Kind → scripts that the engine loads when it needs them."""
 _CONTROLS: Final = "controls.css"
 
 
@@ -88,8 +89,11 @@ def _scripts(network: Mapping[str, Any], entry: str) -> dict[str, str]:
             if kind == "learner"
             else "use engine.js from a page of your own: see docs/web.md",
         )
-    texts = ("neat/population.js",) if "evolution" in (network.get("population") or {}) else _TEXTS.get(kind, ())
-    return scripts_for([entry, f"views/{view}.js", "worker.js", *texts], _site())
+    evolves = "evolution" in (network.get("population") or {})
+    lazy = ("neat/population.js",) if evolves else _LAZY.get(kind, ())
+    if any(variant["needs"]["subgroup"] for variant in network["variants"]):
+        lazy = ("lane_probe.js", *lazy)
+    return scripts_for([entry, f"views/{view}.js", "worker.js", *lazy], _site())
 
 
 def _style(network: Mapping[str, Any]) -> str:

@@ -1,6 +1,8 @@
 // Types of engine.js.
 
-export type Values = Float32Array | Int32Array | number[] | number[][];
+export type NumberArray = Int8Array | Uint8Array | Uint8ClampedArray | Int16Array | Uint16Array | Int32Array | Uint32Array | BigInt64Array | BigUint64Array | Float32Array | Float64Array;
+/** All numbers in one array, or an array of rows, each flat or nested like the port. */
+export type Values = NumberArray | number[] | Values[];
 /** Rows for each input by its name; an array alone is that of the only input. */
 export type Inputs = Values | Record<string, Values>;
 /** Rows of each output by its name, in C order. */
@@ -16,9 +18,10 @@ export interface Progress {
 }
 
 export interface LoadOptions {
+  /** What it throws is reported as an error of the page, and ends nothing. */
   onProgress?: (progress: Progress) => void;
   signal?: AbortSignal;
-  /** Run in a worker (the default), so that the page stays alive. */
+  /** Run in a worker (the default), so that the page stays alive; where none can start, a warning says that there is none. */
   worker?: boolean;
   /** Addresses of worker.js, text.js, language.js, encoder.js and ticks.js, where they do not lie beside engine.js. */
   addresses?: Record<string, string>;
@@ -156,7 +159,8 @@ export interface Population {
 
 export interface Message {
   role: string;
-  content: string;
+  /** A text, or what the model's template takes; a message with `tool_calls` may have none. */
+  content?: string | null | Record<string, unknown>[];
   [name: string]: unknown;
 }
 
@@ -208,11 +212,11 @@ export interface Model {
   /** Answer a conversation. Leaving the loop, or the signal, ends it. */
   chat(messages: Message[], options?: GenerateOptions): AsyncGenerator<Token, void, void>;
   /** Continue a text, or token ids. */
-  generate(prompt: string | number[] | Int32Array | Message[], options?: GenerateOptions): AsyncGenerator<Token, void, void>;
+  generate(prompt: string | number[] | bigint[] | Int32Array | Message[], options?: GenerateOptions): AsyncGenerator<Token, void, void>;
   /** Return the logits behind a prompt. */
-  logits(prompt: string | number[] | Int32Array | Message[]): Promise<Float32Array>;
+  logits(prompt: string | number[] | bigint[] | Int32Array | Message[]): Promise<Float32Array>;
   encode(prompt: string | Message[], template?: Record<string, unknown>): Promise<number[]>;
-  decode(ids: number[] | Int32Array): Promise<string>;
+  decode(ids: number[] | bigint[] | Int32Array): Promise<string>;
   /** Return the vector of a text, or of each of several. */
   embed(text: string, options?: { prompt?: string | null }): Promise<Float32Array>;
   embed(texts: string[], options?: { prompt?: string | null }): Promise<Float32Array[]>;
@@ -238,6 +242,7 @@ export function load(source: string | URL | Source, options?: LoadOptions): Prom
 
 /** What failed (`sentence`) and what to do (`hint`); the message is both. */
 export class EngineError extends Error {
+  constructor(sentence: string, hint?: string, options?: ErrorOptions);
   readonly sentence: string;
   readonly hint: string;
 }

@@ -15,7 +15,10 @@ export class UrlSource {
 
   constructor(url, { signal = null, pause = PAUSE } = {}) {
     const address = new URL(url, globalThis.document?.baseURI ?? globalThis.location?.href);
-    if (!address.pathname.endsWith(".json") && !address.pathname.endsWith("/")) address.pathname += "/";
+    if (!address.pathname.endsWith(".json")) {
+      if (!address.pathname.endsWith("/")) address.pathname += "/";
+      address.search = address.hash = "";
+    }
     this.#base = address.href;
     this.#signal = signal;
     this.#pause = pause;
@@ -102,7 +105,7 @@ export class UrlSource {
           : "Check the connection and the address; another host must allow this page (CORS)."), { final: file });
     }
     if (!answer.ok) {
-      const hint = answer.status === 404 ? "Check the address; all files of the export must lie in one folder." : "Try again later, or ask whoever runs the server.";
+      const hint = answer.status === 404 ? "Check the address; all files of the export (`volumetric export --web`) must lie in one folder." : "Try again later, or ask whoever runs the server.";
       throw Object.assign(new FetchError(`The server answers ${answer.status} for ${address}.`, hint), { final: answer.status < 500 });
     }
     return answer;
@@ -113,6 +116,7 @@ function parsed(text, address) {
   try {
     return JSON.parse(text);
   } catch (error) {
+    if (/^\s*</.test(text)) throw new FormatError(`${address} is a page, not JSON.`, "Check the address: it must be that of a folder of `volumetric export --web`.");
     throw new FormatError(`${address} is not JSON: ${error.message}.`, "The file may be cut off: copy or export it again.");
   }
 }
