@@ -22,6 +22,7 @@ def export(
     web: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     single_file: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     learn: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    template: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     title: str | None = None,
     licence: Annotated[str | None, Parameter(name=["--licence", "--license"])] = None,
     author: str | None = None,
@@ -48,6 +49,8 @@ def export(
         Put everything into one HTML file, of 32 MiB at most, which opens by a double click.
     learn : bool
         Let the network learn in the page, by Adam: from classes if the model has any, else from numbers.
+    template : bool
+        Leave the weights of a GGUF file out: the page takes them from such a file, without conversion.
     title : str
         Heading of the page; default: the source's name.
     licence : str
@@ -76,6 +79,11 @@ def export(
         raise UsageError(f"--single-file writes an HTML file, not {out}", hint=f"name it {out}.html")
     if not single_file and out.suffix.lower() in (".html", ".htm"):
         raise UsageError(f"a page is a folder, and {out} is named as one file", hint="add --single-file")
+    for value, option in ((single_file, "--single-file"), (dtype, "--dtype"), (learn, "--learn")):
+        if template and value:
+            raise UsageError(
+                f"--template writes no weights, and {option} needs them", hint=f"leave --template or {option} out"
+            )
     check_new(out, source, overwrite=overwrite)
     from volumetric.web.save_web import save_web
 
@@ -83,6 +91,7 @@ def export(
         page = save_web(
             source, out, single_file=single_file, title=title, licence=licence, author=author,
             description=description, image=_size_of(image), dtype=dtype, context=context, learn=learn,
+            template=template,
         )  # fmt: skip
     console.write(f"{out}: {page.title} as a page ({page.view}), {byte_size(page.bytes)}\n")
     if single_file:

@@ -6,17 +6,13 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from math import prod
 from pathlib import Path
-from typing import Any, Final, TypeAlias
-
-import ml_dtypes
-import numpy as np
+from typing import Final, TypeAlias
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import CheckpointError
-from volumetric.dtypes import Packed, Scheme, from_gguf
-from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES, GGUF_TYPES, TYPE_NUMBERS
+from volumetric.loaders.gguf_tensors import GGUFTensors
+from volumetric.loaders.gguf_types import DECODED_TYPES, GGUF_TYPES
 from volumetric.loaders.gguf_values import MAX_KEY_BYTES, MetadataCursor, MetadataValue
 from volumetric.loaders.mapped_file import MappedFile
 from volumetric.loaders.shards import parts_of
@@ -28,15 +24,9 @@ MAX_TENSORS: Final = 200_000
 """Far above any model (a few thousand), and low enough that a false count cannot fill the memory."""
 MAX_AXES: Final = 4
 MAX_ALIGNMENT: Final = 1 << 20
-_HOSTS: Final[Mapping[str, np.dtype[Any]]] = {
-    "F32": np.dtype("<f4"),
-    "F16": np.dtype("<f2"),
-    "F64": np.dtype("<f8"),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-}
 
 
-class GGUFFile:
+class GGUFFile(GGUFTensors):
     """One GGUF file.
 
     Parameters
@@ -54,82 +44,27 @@ class GGUFFile:
         The file is damaged, truncated, big-endian, or of another version.
     """
 
-    __slots__ = ("_file", "entries", "metadata")
+    __slots__ = ("_file",)
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = MappedFile(path)
         try:
             cursor, tensors, keys = _read_head(self._file)
-            self.metadata: dict[str, MetadataValue] = _read_metadata(cursor, keys)
-            self.entries: dict[str, TensorEntry] = _read_entries(cursor, tensors, _alignment(self.metadata))
+            metadata = _read_metadata(cursor, keys)
+            entries = _read_entries(cursor, tensors, _alignment(metadata))
         except CheckpointError as error:
             raise CheckpointError(f"{self._file.path}: {error}", hint=error.hint) from error.__cause__
+        super().__init__(str(self._file.path), metadata, entries)
 
-    def raw(self, name: str) -> Array:
-        """Return the bytes of one tensor, a read-only uint8 view of the mapped file."""
-        entry = self._entry(name)
-        return self._file.view(entry.start, entry.stop)
-
-    def scheme(self, name: str) -> Scheme:
-        """Return the scheme of the result of `packed`: floats and `BLOCK_TYPES` unchanged, `DECODED_TYPES` as float32.
-
-        Raises
-        ------
-        CheckpointError
-            There is no such tensor, or its type is not supported.
-        """
-        kind = self._entry(name).type
-        if kind in _HOSTS or kind in BLOCK_TYPES:
-            return Scheme.parse(kind)
-        if kind in DECODED_TYPES:
-            return Scheme.parse("float32")
-        known = ", ".join(sorted(_HOSTS.keys() | BLOCK_TYPES | DECODED_TYPES))
-        raise CheckpointError(
-            f"{self._file.path}: tensor {name!r} has type {kind}, which cannot be read",
-            hint=f"quantise the model to one of {known}",
-        )
-
-    def packed_rows(self, name: str, start: int, stop: int) -> Packed:
-        """Return rows ``start:stop`` of one tensor, ``[stop - start, k]``, without reading other rows."""
-        self.scheme(name)
-        entry = self.entries[name]
-        row_bytes = entry.nbytes // max(prod(entry.shape[:-1]), 1)
-        raw = self.raw(name)[start * row_bytes : stop * row_bytes]
-        return _pack(raw, entry.type, (stop - start, *entry.shape[-1:]))
-
-    def packed(self, name: str) -> Packed:
-        """Return one tensor in stored form; see `scheme`."""
-        self.scheme(name)
-        return _pack(self.raw(name), self.entries[name].type, self.entries[name].shape)
+    def raw_part(self, name: str, start: int, stop: int) -> Array:
+        """Return bytes of one tensor, a view of the mapped file."""
+        begin = self._entry(name).start
+        return self._file.view(begin + start, begin + stop)
 
     def release(self, name: str) -> None:
         """Allow the system to drop the mapped pages of one tensor; it can be read again."""
         entry = self._entry(name)
         self._file.release(entry.start, entry.stop)
-
-    def _entry(self, name: str) -> TensorEntry:
-        if name not in self.entries:
-            raise CheckpointError(
-                f"{self._file.path} has no tensor {name!r}", hint=f"it has {len(self.entries)} other tensors"
-            )
-        return self.entries[name]
-
-
-def _pack(raw: Array, kind: str, shape: Shape) -> Packed:
-    if kind in _HOSTS:
-        return Packed.from_array(raw.view(_HOSTS[kind]).reshape(shape))
-    if kind in BLOCK_TYPES:
-        return from_gguf(raw, kind, shape)
-    return Packed.from_array(_decode(raw, kind, shape))
-
-
-def _decode(raw: Array, kind: str, shape: Shape) -> Array:
-    """Decode blocks of a type without a scheme here, with the reference code of the ``gguf`` package."""
-    from gguf.constants import GGMLQuantizationType
-    from gguf.quants import dequantize
-
-    values = dequantize(raw.reshape(prod(shape[:-1]), -1), GGMLQuantizationType(TYPE_NUMBERS[kind]))
-    return np.ascontiguousarray(values, np.float32).reshape(shape)
 
 
 def _read_head(file: MappedFile) -> tuple[MetadataCursor, int, int]:
@@ -229,7 +164,7 @@ class SplitGGUF(MergedSource):
         A file is damaged, or the files do not form one model.
     """
 
-    __slots__ = ("metadata",)
+    __slots__ = ("_files", "metadata")
 
     def __init__(self, paths: Sequence[Path]) -> None:
         files = [GGUFFile(path) for path in paths]
@@ -237,11 +172,20 @@ class SplitGGUF(MergedSource):
             if file.metadata.get("split.no") != number or file.metadata.get("split.count") != len(paths):
                 raise CheckpointError(f"{path} is not part {number + 1} of {len(paths)} of a split model")
         super().__init__((path.name, file) for path, file in zip(paths, files, strict=True))
-        self.metadata: dict[str, MetadataValue] = files[0].metadata
+        self.metadata: Mapping[str, MetadataValue] = files[0].metadata
+        self._files: dict[str, GGUFFile] = {name: file for file in files for name in file.entries}
+
+    def raw_part(self, name: str, start: int, stop: int) -> Array:
+        """Return bytes ``start:stop`` of one tensor."""
+        return self._files[name].raw_part(name, start, stop)
+
+    def raw(self, name: str) -> Array:
+        """Return the bytes of one tensor."""
+        return self._files[name].raw(name)
 
 
-GGUFSource: TypeAlias = GGUFFile | SplitGGUF
-"""A GGUF model, in one file or several."""
+GGUFSource: TypeAlias = GGUFTensors | SplitGGUF
+"""A GGUF model, in one file or several, or with other contents."""
 
 
 def decoded_types(source: GGUFSource) -> dict[str, int]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.loaders import archs
-from volumetric.loaders.gguf import GGUFFile, GGUFSource, SplitGGUF
+from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_family import KV_HEADS
 from volumetric.loaders.gguf_rope import read_rope
 from volumetric.loaders.gguf_values import LazyStrings
@@ -102,7 +102,7 @@ def damage_metadata(damage: Mapping[str, float]) -> Metadata:
     return {_KEYS: list(damage), _NATS: np.array(list(damage.values()), np.float32)} if damage else {}
 
 
-def read_damage(file: GGUFFile | SplitGGUF) -> dict[str, float]:
+def read_damage(file: GGUFSource) -> dict[str, float]:
     """Read the result of `damage_metadata`; empty if it is missing or was changed by another program."""
     keys, nats = file.metadata.get(_KEYS), file.metadata.get(_NATS)
     if not isinstance(keys, LazyStrings) or not isinstance(nats, np.ndarray) or len(keys) != nats.size:

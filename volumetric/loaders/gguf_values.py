@@ -21,6 +21,8 @@ SCALARS: Final[dict[int, str]] = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8",
 }  # fmt: skip
 """Value type number → NumPy type."""
+SCALAR_NUMBERS: Final = {np.dtype(code): kind for kind, code in SCALARS.items()}
+"""NumPy type → value type number."""
 _UNPACK: Final = {kind: struct.Struct("<" + code) for kind, code in zip(SCALARS, "BbHhIif?Qqd", strict=True)}
 _LENGTH: Final = struct.Struct("<Q").unpack_from
 
@@ -56,6 +58,12 @@ class LazyStrings:
     def decode(self) -> list[str]:
         """Return all strings; raises as iteration."""
         return list(self)
+
+    def raw(self) -> bytes:
+        """Return the bytes in the file: of each string its length in 8 bytes, and its text."""
+        raw = self._file.buffer[self._start : self._stop]
+        self._file.release(self._start, self._stop)
+        return raw
 
 
 MetadataValue: TypeAlias = "bool | int | float | str | LazyStrings | np.ndarray[Any, Any]"

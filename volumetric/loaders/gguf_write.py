@@ -16,12 +16,11 @@ from volumetric.base.errors import CheckpointError
 from volumetric.base.progress import WorkMeter
 from volumetric.loaders.gguf import MAGIC, MAX_AXES
 from volumetric.loaders.gguf_types import GGUF_TYPES, TYPE_NUMBERS
-from volumetric.loaders.gguf_values import ARRAY, SCALARS, STRING
+from volumetric.loaders.gguf_values import ARRAY, SCALAR_NUMBERS, STRING
 
 ALIGNMENT: Final = 32
 Metadata: TypeAlias = "Mapping[str, bool | str | np.generic | list[str] | Array]"
 """Key → value; numbers are NumPy scalars or 1-d arrays, because the file stores their width."""
-_NUMBER_OF: Final = {np.dtype(code): number for number, code in SCALARS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +103,10 @@ def _value(key: str, value: object) -> bytes:
             return _u32(STRING) + _string(value)
         case list() if all(isinstance(item, str) for item in value):
             return _u32(ARRAY) + _u32(STRING) + _u64(len(value)) + b"".join(map(_string, value))
-        case np.ndarray() if value.ndim == 1 and value.dtype in _NUMBER_OF:
-            return _u32(ARRAY) + _u32(_NUMBER_OF[value.dtype]) + _u64(value.size) + value.tobytes()
-        case np.generic() if value.dtype in _NUMBER_OF:
-            return _u32(_NUMBER_OF[value.dtype]) + value.tobytes()
+        case np.ndarray() if value.ndim == 1 and value.dtype in SCALAR_NUMBERS:
+            return _u32(ARRAY) + _u32(SCALAR_NUMBERS[value.dtype]) + _u64(value.size) + value.tobytes()
+        case np.generic() if value.dtype in SCALAR_NUMBERS:
+            return _u32(SCALAR_NUMBERS[value.dtype]) + value.tobytes()
     raise CheckpointError(f"metadata key {key!r}: a {type(value).__name__} has no GGUF form")
 
 

@@ -8,7 +8,7 @@ from volumetric.dtypes import Scheme
 from volumetric.loaders import archs
 from volumetric.loaders.chat_template import chat_template
 from volumetric.loaders.generation_config import read_generation
-from volumetric.loaders.gguf import decoded_types, open_gguf
+from volumetric.loaders.gguf import GGUFSource, decoded_types, open_gguf
 from volumetric.loaders.gguf_config import read_config, read_damage
 from volumetric.loaders.gguf_sentences import read_gguf_sentences
 from volumetric.loaders.gguf_tokenizer import generation_ids, read_tokenizer
@@ -22,8 +22,14 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 def open_gguf_model(location: ModelLocation, dtype: Scheme | None, *, strict: bool) -> LoadedModel:
     """Open a GGUF file; see `model.open_model`."""
+    return model_of_gguf(open_gguf(location.weights), location, dtype, strict=strict)
+
+
+def model_of_gguf(
+    file: GGUFSource, location: ModelLocation, dtype: Scheme | None = None, *, strict: bool = True
+) -> LoadedModel:
+    """Return the model of an open GGUF source, whose tensors are read when they are needed; see `open_model`."""
     where = str(location.weights)
-    file = open_gguf(location.weights)
     config = read_config(file, where)
     for kind, count in decoded_types(file).items() if dtype is None else ():
         logger.warning("%s: %d tensors in %s become float32; give a dtype for smaller weights", where, count, kind)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from volumetric.base.errors import DeviceError, UnsupportedError
+from volumetric.base.errors import DeviceError, SpecError, UnsupportedError
 from volumetric.base.notebook_html import ShowsFields
 from volumetric.loaders.directory import new_directory
 from volumetric.web.kinds import RecordedKind
 from volumetric.web.variant_writer import ModuleTable, VariantWriter
 from volumetric.web.variants import WebVariant, chosen_variants
-from volumetric.web.weight_pieces import WeightPieces
+from volumetric.web.weight_pieces import BufferContents, WeightPieces
 
 if TYPE_CHECKING:
     from volumetric.network import Params
@@ -61,6 +61,7 @@ def export_network(
     title: str | None = None,
     samples: int = 64,
     learn: TrainConfig | bool = False,
+    template: bool = False,
 ) -> ExportReport:
     """Write `source` as a folder for browsers. Needs no GPU; the folder appears whole or not at all.
 
@@ -79,6 +80,7 @@ def export_network(
     samples : samples of a launch of a population
     learn : export the updates, too, so that the network learns in the page, see `LearnerNetwork`; True: by Adam, from
         classes if the model has any, else from numbers
+    template : leave out the weights of a language model in a GGUF file, which a reader takes from such a file
 
     Raises
     ------
@@ -89,11 +91,41 @@ def export_network(
     from volumetric.web.sources import recorded_kind
 
     chosen = chosen_variants(variants)
+    if template:
+        return _write_template(
+            source, folder, chosen, context=context, title=title, dtype=dtype, learn=learn, only_paying=variants is None
+        )
     kind = recorded_kind(
         source, params=params, rows=tuple(rows), context=context, dtype=dtype, title=title, samples=samples,
         learn=learn,
     )  # fmt: skip
     return write_folder(kind, folder, chosen, only_paying=variants is None)
+
+
+def _write_template(
+    source: Any,
+    folder: str | os.PathLike[str],
+    variants: Sequence[WebVariant],
+    *,
+    context: int | None,
+    title: str | None,
+    dtype: str | None,
+    learn: TrainConfig | bool,
+    only_paying: bool,
+) -> ExportReport:
+    from volumetric.web.gguf_templates import gguf_template
+
+    if dtype is not None:
+        raise SpecError(
+            f"a template has no weights that could become {dtype}",
+            hint="volumetric convert MODEL NEW.gguf --dtype … writes a file with others",
+        )
+    if learn:
+        raise SpecError(
+            "a template does not learn: its weights are those of a file", hint="leave learn or template out"
+        )
+    template = gguf_template(source, context=context, title=title)
+    return write_folder(template, folder, variants, only_paying=only_paying, contents_in=template.contents_in)
 
 
 def write_folder(
@@ -103,6 +135,7 @@ def write_folder(
     extra: Mapping[str, Any] = {},
     *,
     only_paying: bool = False,
+    contents_in: Callable[[WeightPieces], BufferContents] = lambda pieces: pieces,
 ) -> ExportReport:
     """Record a network for each variant, and write the folder; raises as `export_network`.
 
@@ -111,9 +144,11 @@ def write_folder(
     variants : in the order of preference; the last one runs everywhere
     extra : further entries of network.json
     only_paying : leave out variants by which the network gains nothing
+    contents_in : returns what describes the contents of buffers, and may write them to the pieces
     """
     with new_directory(folder, MANIFEST) as home:
         pieces, modules = WeightPieces(home), ModuleTable()
+        contents = contents_in(pieces)
         recorded: list[dict[str, Any]] = []
         entries: dict[str, Any] | None = None
         try:
@@ -121,14 +156,14 @@ def write_folder(
                 labels = [one["label"] for one in recorded[0]["pipelines"]] if recorded else []
                 if only_paying and recorded and not variant.pays(labels):
                     continue
-                writer = VariantWriter(variant, modules, pieces)
+                writer = VariantWriter(variant, modules, contents)
                 own = _record(kind, writer)
                 if entries is not None and own != entries:
                     raise AssertionError(f"the variants of {kind.title} differ in more than their programs")
                 entries = own
                 recorded.append(writer.finish())
         finally:
-            listed = pieces.close()
+            pieces.close()
         recorded.reverse()
         manifest = {
             "format": FORMAT,
@@ -138,7 +173,7 @@ def write_folder(
             "origin": {**kind.origin, "engine": f"volumetric {_version()}"},
             **(entries or {}),
             **extra,
-            "pieces": listed,
+            **contents.entries(),
             "modules": modules.texts,
             "variants": recorded,
         }

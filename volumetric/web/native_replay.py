@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -17,7 +15,9 @@ from volumetric.base.errors import CheckpointError
 from volumetric.devices.gpu.gpu_commands import Command, CopyCommand, PassCommand
 from volumetric.devices.gpu.gpu_context import BoundDispatch
 from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, CallRows, WorkgroupGrid
+from volumetric.web.export_contents import ExportContents
 from volumetric.web.export_network import FORMAT, MANIFEST, VERSION
+from volumetric.web.opened_template import opened_template
 from volumetric.web.variants import FALLBACK
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class NativeReplay:
     folder : an export
     context : the open GPU
     subgroup_sizes : smallest and largest subgroup of it
+    gguf : for a template: the file with the weights
 
     Attributes
     ----------
@@ -45,21 +46,30 @@ class NativeReplay:
 
     Raises
     ------
-    CheckpointError : the folder is damaged, or of a later version
+    CheckpointError : the folder is damaged, or of a later version; or the file does not fit the template
+    SpecError : a template without a file, or a file for something else
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], context: OpenGpu, subgroup_sizes: tuple[int, int] = (0, 0)
+        self,
+        folder: str | os.PathLike[str],
+        context: OpenGpu,
+        subgroup_sizes: tuple[int, int] = (0, 0),
+        *,
+        gguf: str | os.PathLike[str] | None = None,
     ) -> None:
         home = Path(folder)
         self.manifest: dict[str, Any] = _read_manifest(home)
+        template = opened_template(self.manifest, gguf)
+        if template is not None:
+            self.manifest["language"] = template.language(self.manifest["language"])
+        self._contents = ExportContents(home, self.manifest["pieces"], template)
         self.context: OpenGpu = context
         features = context.features | ({FALLBACK} if context.software else set())
         self.variant: dict[str, Any] = next(
             one for one in self.manifest["variants"] if _meets(one["needs"], features, subgroup_sizes)
         )
         self._executor = context.new_executor()
-        self._pieces = _Pieces(home, self.manifest["pieces"])
         self._described: dict[str, dict[str, Any]] = {one["name"]: one for one in self.variant["buffers"]}
         self.buffers: dict[str, Any] = {
             name: context.buffer(one["bytes"], name, uniform=bool(one.get("uniform")))
@@ -76,14 +86,7 @@ class NativeReplay:
     def restore(self, name: str) -> None:
         """Write the first contents of a buffer."""
         described, buffer = self._described[name], self.buffers[name]
-        contents = np.zeros(described["bytes"], np.uint8)
-        data = base64.b64decode(described["data"]) if "data" in described else None
-        parts = [data] if data is not None else [self._pieces.part(*part) for part in described.get("parts", ())]
-        at = 0
-        for part in parts:
-            contents[at : at + len(part)] = np.frombuffer(part, np.uint8)
-            at += len(part)
-        self.context.write(buffer, contents)
+        self.context.write(buffer, self._contents.of(described))
 
     def write(self, name: str, values: NDArray[Any], offset: int = 0) -> None:
         """Write numbers to a buffer."""
@@ -168,24 +171,6 @@ class NativeReplay:
             requests.append({"label": one["label"], "layout": whole, "compute": compute})
         with self.context.guard("compiling the modules of an export"):
             return layouts, webgpu.create_pipelines(device, requests) if requests else []
-
-
-class _Pieces:
-    """The pieces of a folder, each read and checked once."""
-
-    def __init__(self, home: Path, described: Sequence[Mapping[str, Any]]) -> None:
-        self._home, self._described = home, described
-        self._checked: dict[int, bytes] = {}
-
-    def part(self, piece: int, offset: int, nbytes: int) -> bytes:
-        """Return bytes of a piece. Raises `CheckpointError` if it is damaged."""
-        if piece not in self._checked:
-            one = self._described[piece]
-            data = (self._home / one["file"]).read_bytes()
-            if len(data) != one["bytes"] or hashlib.sha256(data).hexdigest() != one["sha256"]:
-                raise CheckpointError(f"{self._home / one['file']} is damaged", hint="export the network again")
-            self._checked[piece] = data
-        return self._checked[piece][offset : offset + nbytes]
 
 
 def _read_manifest(home: Path) -> dict[str, Any]:

@@ -31,6 +31,10 @@ _HEADER: Final = 60
 class ReplayedNetwork:
     """One sequence through an exported network on a GPU of this machine.
 
+    Parameters
+    ----------
+    folder, context, subgroup_sizes, gguf : as of `NativeReplay`, which raises
+
     Attributes
     ----------
     replay : buffers and programs
@@ -38,9 +42,14 @@ class ReplayedNetwork:
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], context: OpenGpu, subgroup_sizes: tuple[int, int] = (0, 0)
+        self,
+        folder: str | os.PathLike[str],
+        context: OpenGpu,
+        subgroup_sizes: tuple[int, int] = (0, 0),
+        *,
+        gguf: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.replay: NativeReplay = NativeReplay(folder, context, subgroup_sizes)
+        self.replay: NativeReplay = NativeReplay(folder, context, subgroup_sizes, gguf=gguf)
         self.manifest: dict[str, Any] = self.replay.manifest
         self.position: int = 0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from volumetric.base.atomic import write_atomic
+from volumetric.base.errors import SpecError
 from volumetric.base.notebook_html import ShowsFields
 from volumetric.loaders.directory import new_directory
 from volumetric.network import Params
@@ -59,6 +60,7 @@ def save_web(
     dtype: str | None = None,
     variants: tuple[str, ...] | None = None,
     learn: TrainConfig | bool = False,
+    template: bool = False,
 ) -> WebPage:
     """Write `source` as a page that runs it on the GPU of whoever opens it. Needs no GPU.
 
@@ -75,7 +77,7 @@ def save_web(
     author : who made the network, which the page shows
     description : a sentence on what it does, under the title
     image : height and width of the image that the network's input is; None: by its shape
-    rows, context, dtype, variants, learn : as for `volumetric.web.export_network`
+    rows, context, dtype, variants, learn, template : as for `volumetric.web.export_network`
 
     Raises
     ------
@@ -83,11 +85,13 @@ def save_web(
     UnsupportedError : the network has no form on GPUs, or exceeds what every browser has
     SpecError : an argument is out of range, or one file would be larger than 32 MiB
     """
+    if template and single_file:
+        raise SpecError("a template is a folder: its page reads a GGUF file", hint="leave single_file or template out")
     task = task_beside(source) if isinstance(source, str | os.PathLike) else None
     named = title or (_title_of(source, task) if isinstance(source, str | os.PathLike) else None)
     options: dict[str, Any] = {
         "params": params, "title": named, "rows": rows, "context": context, "dtype": dtype, "variants": variants,
-        "learn": learn,
+        "learn": learn, "template": template,
     }  # fmt: skip
 
     def export(folder: Path) -> dict[str, Any]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
-
-import numpy as np
 
 from volumetric.devices.gpu.gpu_context import BoundDispatch, BufferSlice
 from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, CallRows, WorkgroupGrid
 from volumetric.devices.gpu.recording_context import RecordedBuffer
 from volumetric.devices.gpu.shaders import LinkedShader
 from volumetric.web.variants import WebVariant
-from volumetric.web.weight_pieces import WeightPieces
+from volumetric.web.weight_pieces import BufferContents
 
 _INDENTATION: Final = re.compile(r"\n\s+")
-INLINE_BYTES: Final = 1024
-"""Contents up to this size are in network.json."""
 Step: TypeAlias = Mapping[str, Any]
 
 
@@ -44,12 +39,12 @@ class VariantWriter:
     Parameters
     ----------
     variant : its capabilities
-    modules, pieces : shared by all variants
+    modules, contents : shared by all variants
     """
 
-    def __init__(self, variant: WebVariant, modules: ModuleTable, pieces: WeightPieces) -> None:
+    def __init__(self, variant: WebVariant, modules: ModuleTable, contents: BufferContents) -> None:
         self.variant = variant
-        self._modules, self._pieces = modules, pieces
+        self._modules, self._contents = modules, contents
         self._buffers: dict[RecordedBuffer, int] = {}
         self._names: dict[RecordedBuffer, str] = {}
         self._pipelines: dict[str, int] = {}
@@ -82,28 +77,25 @@ class VariantWriter:
     def finish(self) -> dict[str, Any]:
         """Return the variant; contents of buffers are written, and dropped."""
         buffers, taken = [], set(self._names.values())
-        for buffer in self._buffers:
+        for buffer, contents in zip(self._buffers, self._contents.describe(list(self._buffers)), strict=True):
             name = self._names.get(buffer) or _unique(buffer.label, taken)
             taken.add(name)
-            described: dict[str, Any] = {"name": name, "bytes": buffer.size}
-            if buffer.uniform:
-                described["uniform"] = True
-            contents = buffer.contents()
-            if contents.any():
-                if contents.size <= INLINE_BYTES:
-                    end = -(-(int(np.flatnonzero(contents)[-1]) + 1) // 4) * 4  # whole words
-                    described["data"] = base64.b64encode(contents[:end].tobytes()).decode()
-                else:
-                    described["parts"] = self._pieces.add(contents)
-            buffer.parts.clear()
-            buffers.append(described)
+            uniform = {"uniform": True} if buffer.uniform else {}
+            buffers.append({"name": name, "bytes": buffer.size, **uniform, **contents})
         return {
             "label": self.variant.label,
             "needs": self.variant.needs(),
             "buffers": buffers,
-            "pipelines": self._described,
-            "programs": self._programs,
+            **self.calls(),
         }
+
+    def calls(self) -> dict[str, Any]:
+        """Return what is recorded so far: pipelines and programs."""
+        return {"pipelines": self._described, "programs": self._programs}
+
+    def again(self, contents: BufferContents) -> VariantWriter:
+        """Return a writer of the same variant with the same modules, whose contents go elsewhere."""
+        return VariantWriter(self.variant, self._modules, contents)
 
     def _dispatch(self, call: BoundDispatch, rows: CallRows) -> list[Any]:
         binds = []

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.devices.gpu.recording_context import RecordedBuffer
 from volumetric.web.variants import ALIGNMENT
 
 PIECE_BYTES: Final = 64 << 20
+INLINE_BYTES: Final = 1024
+"""Contents up to this size are in network.json."""
+
+
+class BufferContents(Protocol):
+    """Where the contents of buffers go."""
+
+    def describe(self, buffers: Sequence[RecordedBuffer]) -> Iterator[dict[str, Any]]:
+        """Yield the entries of network.json that say what each buffer of a variant contains; drop the contents."""
+        ...
+
+    def entries(self) -> dict[str, Any]:
+        """Return the entries of network.json that these refer to, after all variants."""
+        ...
 
 
 class WeightPieces:
@@ -35,6 +52,23 @@ class WeightPieces:
     def nbytes(self) -> int:
         """Bytes of all files."""
         return sum(self._sizes)
+
+    def describe(self, buffers: Sequence[RecordedBuffer]) -> Iterator[dict[str, Any]]:
+        """Write the contents of buffers; yield ``data``, ``parts``, or nothing for zeros."""
+        for buffer in buffers:
+            contents = buffer.contents()
+            buffer.parts.clear()
+            if not contents.any():
+                yield {}
+            elif contents.size > INLINE_BYTES:
+                yield {"parts": self.add(contents)}
+            else:
+                end = -(-(int(np.flatnonzero(contents)[-1]) + 1) // 4) * 4  # whole words
+                yield {"data": base64.b64encode(contents[:end].tobytes()).decode()}
+
+    def entries(self) -> dict[str, Any]:
+        """Close the last file; return ``pieces``."""
+        return {"pieces": self.close()}
 
     def add(self, contents: NDArray[np.uint8]) -> list[list[int]]:
         """Write bytes, unless the same ones are there; return the parts of pieces: [piece, offset, bytes] each."""
