@@ -22,6 +22,7 @@ def export(
     web: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     single_file: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     learn: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    environment: str | None = None,
     title: str | None = None,
     licence: Annotated[str | None, Parameter(name=["--licence", "--license"])] = None,
     image: str | None = None,
@@ -46,6 +47,8 @@ def export(
         Put everything into one HTML file, of 32 MiB at most, which opens by a double click.
     learn : bool
         Let the network learn in the page, by Adam: from classes if the model has any, else from numbers.
+    environment : str
+        CartPole-v1: a network of 4 inputs and 2 outputs acts there; with --learn it learns from a visitor who plays.
     title : str
         Heading of the page; default: the source's name.
     licence : str
@@ -76,7 +79,7 @@ def export(
     with console.progress(f"exporting {source}…"):
         page = save_web(
             source, out, single_file=single_file, title=title, licence=licence, image=_size_of(image), dtype=dtype,
-            context=context, learn=learn,
+            context=context, learn=learn, environment=environment,
         )  # fmt: skip
     console.write(f"{out}: {page.title} as a page ({page.view}), {byte_size(page.bytes)}\n")
     if single_file:

@@ -1,6 +1,6 @@
 // A population that evolves: fitness, species, the champion's genes, and what it does.
 import { drawn, series } from "../canvas.js";
-import { begin, fallen, forceOf, next, STEP_MS } from "../cartpole_physics.js";
+import { begin, fallen, forceOf, next, OBSERVED, STEP_MS } from "../cartpole_physics.js";
 import { drawCart } from "../cartpole_scene.js";
 import { curves, download } from "../curves.js";
 import { h, short } from "../elements.js";
@@ -8,7 +8,7 @@ import { genomePicture } from "../genome_picture.js";
 import { milliseconds } from "../latest_run.js";
 import { activator, genomePlaces } from "../neat/activate.js";
 
-const NAMES = { xor: ["a", "b"], cartpole: ["position", "speed", "angle", "angular speed"] };
+const NAMES = { xor: ["a", "b"], cartpole: OBSERVED };
 const TITLES = { xor: "XOR of two bits", cartpole: "Balance a pole on a cart" };
 const MOST_GENERATIONS = 120; // of the strip of species
 
