@@ -31,11 +31,11 @@ class LearnerNetwork:
     network, params : structure, and weights before the first update
     config : losses, optimiser, clip, dtype, frozen parameters and seed; what concerns epochs and schedules is not used
     batches : samples of an update: for each number there is a program, and one for predictions
-    rows : samples of further programs for predictions
     steps : None: a sample is a row; else a sequence of so many rows
     classes : names of the classes, if the only loss is cross entropy; None: their numbers
     inputs : how the values of the input are standardised before the network, or None
     features : names of the columns of the input, or None
+    rows : samples of further programs for predictions
     ui : hints of the page
 
     Raises
@@ -49,11 +49,11 @@ class LearnerNetwork:
     params: Params
     config: TrainConfig
     batches: Sequence[int] = (1, 16)
-    rows: Sequence[int] = ()
     steps: int | None = None
     classes: Sequence[str] | None = None
     inputs: Standardisation | None = None
     features: Sequence[str] | None = None
+    rows: Sequence[int] = ()
     title: str = "A network that learns"
     origin: Mapping[str, str | None] = field(default_factory=dict)
     ui: Mapping[str, Any] = field(default_factory=dict)
@@ -105,6 +105,6 @@ def learner_of(
 
 def learner_of_actions(learner: LearnerNetwork, actions: Sequence[str]) -> LearnerNetwork:
     """Return a learner of what somebody does: from classes, if the network has a score for each of these actions."""
-    scores = learner.network.shapes[max(learner.network.layers)] == (len(actions),)
+    scores = learner.network.shapes[max(learner.network.layers)][-1] == len(actions)
     config = TrainConfig(loss=CrossEntropy() if scores else MSE(), optimiser=Adam(lr=_ACTION_RATE))
     return replace(learner, config=config, classes=actions if scores else None)

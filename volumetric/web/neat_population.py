@@ -53,7 +53,7 @@ class NeatPopulation:
     def record(self, writer: VariantWriter) -> dict[str, Any]:
         """Record the activation of the whole population; see `RecordedKind.record`."""
         count, genome = self.config.population, self.config.genome
-        # Nodes of recurrent genomes change at once: an update fires copies of all of them, then the nodes, which read those.
+        # Nodes of recurrent genomes change at once: an update fires copies of them, then the nodes, which read those.
         copies = self.nodes if genome.recurrent else 0
         fired = (self.nodes + copies) * (genome.steps if genome.recurrent else 1)
         context = RecordingContext(writer.variant.caps, features=writer.variant.features)
