@@ -10,11 +10,17 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from volumetric import Network, initialise
+from volumetric.builders import sequential
 from volumetric.cli import main
+from volumetric.train import Adam, CrossEntropy, TrainConfig
+from volumetric.web import save_web
+from volumetric.web.learner_network import LearnerNetwork
 
 ROOT = Path(__file__).parents[1]
 GALLERY = ROOT / "gallery"
@@ -53,6 +59,7 @@ class GalleryPage:
     ----------
     title, what : its line in the index
     make : trains or evolves in a folder, and returns the source to export
+    options : further arguments of `save_web`
     needs : package without which the page is left out, and what installs it
     single : whether it is one file
     licence : of the weights
@@ -60,7 +67,8 @@ class GalleryPage:
 
     title: str
     what: str
-    make: Callable[[Path], str]
+    make: Callable[[Path], Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, str] | None = None
     single: bool = False
     licence: str = "Apache-2.0"
@@ -90,6 +98,15 @@ def _trained(name: str, config: str, *flags: str) -> Callable[[Path], str]:
     return make
 
 
+def _playground(folder: Path) -> LearnerNetwork:
+    network = sequential(2, 16, 16, 3, activation="tanh")
+    return LearnerNetwork(
+        network, initialise(network, seed=1), TrainConfig(loss=CrossEntropy(), optimiser=Adam(lr=0.01)), (16,),
+        classes=("blue", "orange", "green"), rows=(1, 256),
+    )  # fmt: skip
+
+
+_CART: Network = sequential(4, 16, 2, activation="tanh")
 PAGES = {
     "xor": GalleryPage("XOR", "a champion of NEAT: its output over the plane", _evolved("xor"), single=True),
     "cartpole": GalleryPage(
@@ -99,6 +116,13 @@ PAGES = {
     "digits": GalleryPage(
         "Digits", "a perceptron that reads digits drawn by hand", _trained("digits", _DIGITS),
         needs=("sklearn", "volumetric-engine[data]"), single=True,
+    ),
+    "teach": GalleryPage(
+        "Teach a cart", "balance a pole by hand; a network learns it from you, and goes on", lambda folder: _CART,
+        {"params": initialise(_CART, seed=1), "learn": True, "environment": "CartPole-v1"}, single=True,
+    ),
+    "playground": GalleryPage(
+        "Playground", "a perceptron that learns the points that you add to a plane", _playground, single=True,
     ),
     "stack": GalleryPage("A stack of characters", "a recurrent stack that continues a text", _trained("stack", _STACK)),
     "fabric": GalleryPage(
@@ -125,10 +149,7 @@ def build(names: list[str]) -> None:
         out.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             source = page.make(Path(folder))
-            flags = ("--single-file",) if page.single else ()
-            _run(
-                "export", source, str(out), "--web", "--title", page.title, "--licence", page.licence, "--quiet", *flags
-            )
+            save_web(source, out, single_file=page.single, title=page.title, licence=page.licence, **page.options)
     (GALLERY / "index.html").write_text(_index(), "utf-8")
     print(f"{GALLERY}: look at it with python -m http.server -d {GALLERY}")
 

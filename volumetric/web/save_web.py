@@ -97,10 +97,11 @@ def save_web(
 
     def export(folder: Path) -> dict[str, Any]:
         """Write network.json with the page's hints, and weights; return the former."""
-        plain, given = _plain(source), options
+        plain = _plain(source)
         if learn is True and task is not None and task.environment == CARTPOLE:
-            plain, given = _learner_of_pushes(plain, options), options | {"learn": False}
-        export_network(plain, folder, **given)
+            export_network(_learner_of_pushes(plain, options), folder, variants=variants)
+        else:
+            export_network(plain, folder, **options)
         network = json.loads((folder / MANIFEST).read_text("utf-8"))
         if licence is not None:
             network["origin"]["licence"] = licence
