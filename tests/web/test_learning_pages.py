@@ -215,7 +215,9 @@ def test_a_visitor_plays_and_the_network_goes_on(pages: WebPages, tmp_path: Path
     pages.press("Stop learning")
     page.value(_WATCH)
     pages.press("Save samples")
-    rows = list(csv.reader(_saved(page).decode().splitlines()))
+    (tmp_path / "samples.csv").write_bytes(_saved(page))
+    table = load_samples(tmp_path / "samples.csv", classes=True)
+    rows = list(csv.reader((tmp_path / "samples.csv").read_text(encoding="utf-8").splitlines()))
     assert rows[0] == ["position", "speed", "angle", "angular speed", "action"]
     assert [row[4] for row in rows[1:]] == ["left"] * steps
     pages.press("Save weights")

@@ -15,7 +15,7 @@ _CONFIG: Final = "config.toml"
 _MOST_SAMPLES: Final = 400
 CARTPOLE: Final = "CartPole-v1"
 ACTIONS: Final = ("left", "right")
-"""What CartPole's cart can be pushed to."""
+"""Where CartPole's cart can be pushed."""
 _CARTPOLE_INPUTS: Final = ("position", "speed", "angle", "angular speed")
 
 

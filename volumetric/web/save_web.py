@@ -106,7 +106,7 @@ def save_web(
         if licence is not None:
             network["origin"]["licence"] = licence
         network["ui"] = _hints(network, folder, source, task, image)
-        if environment is not None and "cartpole" not in network["ui"]["view"]:
+        if environment is not None and network["ui"]["view"] not in ("cartpole", "learn_cartpole"):
             raise SpecError(
                 f"{environment} is played by networks of 4 inputs and 2 outputs or 1", hint="leave the environment out"
             )

@@ -12,9 +12,9 @@ const FRAME_MS = 50; // of updates, before the page is drawn again
  * @param options batchOf(samples) → [inputs, targets] of an update; learnt() is called after updates, changed() when samples
  * have changed; measure: {name, value(), clear()}, a second curve; note: a text; buttons: further ones
  */
-export async function lessons(model, app, { batchOf, learnt, changed = () => {}, measure = null, note, buttons = [] }) {
+export async function lessons(model, app, { batchOf, learnt = async () => {}, changed = () => {}, measure = null, note, buttons = [] }) {
   const learner = await model.learner(), batch = Math.max(...learner.batches), samples = [];
-  let learning = false, busy = Promise.resolve();
+  let learning = false, failed = false, busy = Promise.resolve();
   const chart = measure ? curves(["loss", measure.name], `Loss, and ${measure.name}`) : curves(["loss"], "Loss");
   const rate = h("input", { type: "number", step: "any", min: 0, value: learner.rate, "aria-label": "Learning rate" });
   const count = h("p", { class: "dim number" }), said = h("p", { class: "note", role: "status" });
@@ -32,14 +32,15 @@ export async function lessons(model, app, { batchOf, learnt, changed = () => {},
       made++;
     } while (made < most && samples.length && performance.now() - begun < FRAME_MS);
     app.speed(`${milliseconds((performance.now() - begun) / made)} an update of ${batch} samples`);
-    app.clear();
+    if (failed) app.clear();
+    failed = false;
     counted();
     await learnt();
     chart.add(measure ? [sum / made, measure.value()] : [sum / made]);
     return made;
   };
   /** Wait for what goes on, then do something; an error is shown and ends the learning. */
-  const then = work => (busy = busy.then(work).catch(error => { stop(); app.fail(error); }));
+  const then = work => (busy = busy.then(work).catch(error => { stop(); failed = true; app.fail(error); }));
   const learn = updates => then(async () => { for (let left = updates; left > 0 && samples.length;) left -= await frame(left); });
   const start = async () => {
     learning = true;
@@ -69,7 +70,7 @@ export async function lessons(model, app, { batchOf, learnt, changed = () => {},
   };
   stop();
   return {
-    samples, learner, batch, learn, stop,
+    samples, learn,
     /** Whether it learns until it is stopped. */
     get learning() { return learning; },
     /** Add samples. */

@@ -19,7 +19,7 @@ const REST_MS = 700; // after a fall
 export async function show(stage, model, app) {
   const network = model.info, [input] = Object.keys(network.inputs), [output] = Object.keys(network.outputs), target = network.learner.targets[output];
   if (widthOf(network.inputs[input]) !== 4 || widthOf(network.outputs[output]) > 2) throw new Error("CartPole is played by networks of four inputs and two outputs or one.");
-  let state = begin(), force = 0, steps = 0, episode = 0, round = 0, running = false, plays = false, held = 0, taps = 0, busy = false, timer = 0, learning = false;
+  let state = begin(), force = 0, steps = 0, episode = 0, round = 0, running = false, plays = false, held = 0, taps = 0, used = false, busy = false, timer = 0, learning = false;
   const [you, itself] = ["You", "Network"].map(name => ({ name, last: null, best: 0, total: 0, cells: [0, 1, 2].map(() => h("td", { class: "number" })) }));
   const guesses = lastGuesses();
 
@@ -32,7 +32,7 @@ export async function show(stage, model, app) {
 
   const lesson = await lessons(model, app, {
     batchOf: samples => [Float32Array.from(samples.flatMap(sample => sample.x)), targetsOf(samples, target, widthOf(network.outputs[output]))],
-    measure: guesses, learnt: async () => {},
+    measure: guesses,
     note: `It makes ${UPDATES} updates after each of your pushes, of pushes drawn from all of yours, on your GPU. Guesses count before it is told.`,
     buttons: [
       h("button", { type: "button", onclick: () => { const last = lesson.samples.at(-1)?.episode; lesson.keep(sample => sample.episode !== last); } }, "Undo an episode"),
@@ -40,7 +40,6 @@ export async function show(stage, model, app) {
       h("button", { type: "button", onclick: () => download("samples.csv", csv([...OBSERVED, "action"], lesson.samples.map(({ x, action }) => [...x, ACTIONS[action]])), "text/csv") }, "Save samples"),
     ],
   });
-  const pushed = () => (taps > 0 ? Math.sign(held) : held);
 
   /** One step of the world: the visitor's push, else the network's, else none. */
   const step = async () => {
@@ -50,9 +49,10 @@ export async function show(stage, model, app) {
       const at = round, observed = Float32Array.from(state), asked = performance.now(), outputs = (await model.run({ [input]: observed }))[output];
       if (at !== round) { busy = false; return; } // paused, or begun anew, meanwhile
       if (!lesson.learning && !learning) app.speed(`${milliseconds(performance.now() - asked)} a decision`);
-      const chosen = forceOf(outputs), own = pushed();
+      const chosen = forceOf(outputs), own = held;
       if (taps > 0 && --taps === 0) held = 0;
       if (own) {
+        used = true;
         guesses.add(chosen === own);
         lesson.add({ x: [...observed], action: own > 0 ? 1 : 0, episode });
         learnSoon();
@@ -111,6 +111,7 @@ export async function show(stage, model, app) {
   const start = () => {
     if (running) return;
     running = true;
+    app.clear();
     status.textContent = plays ? "The network plays. Push to correct it: it learns that, too." : "You play.";
     label();
     loop();
@@ -128,8 +129,13 @@ export async function show(stage, model, app) {
     if (plays) start();
   };
   const lets = h("button", { type: "button", onclick: change });
-  const hold = side => { held = side; taps = 0; start(); };
-  const release = side => { if (held === side && !taps) held = 0; };
+  const hold = side => { held = side; taps = 0; used = false; start(); };
+  /** A push that is over before the next step acts in that one. */
+  const release = side => {
+    if (held !== side || taps) return;
+    if (used) held = 0;
+    else taps = 1;
+  };
 
   let pointed = false; // whether the speed was chosen with the pointer: then the arrow keys push again
   speed.addEventListener("pointerdown", () => { pointed = true; });
