@@ -19,7 +19,7 @@ from volumetric.detect.load_state import load_state
 from volumetric.evolution import EvolutionConfig
 from volumetric.loaders.native_checkpoint import NativeFacts, save_native
 from volumetric.network import initialise
-from volumetric.train import SGD, Adam, CrossEntropy, TrainConfig
+from volumetric.train import SGD, Adam, CrossEntropy, TrainConfig, load_samples
 from volumetric.web.learner_network import LearnerNetwork
 from volumetric.web.neat_population import NeatPopulation
 from volumetric.web.save_web import save_web
@@ -216,7 +216,7 @@ def test_a_visitor_plays_and_the_network_goes_on(pages: WebPages, tmp_path: Path
     page.value(_WATCH)
     pages.press("Save samples")
     (tmp_path / "samples.csv").write_bytes(_saved(page))
-    table = load_samples(tmp_path / "samples.csv", classes=True)
+    assert load_samples(tmp_path / "samples.csv").inputs.shape == (steps, 4)
     rows = list(csv.reader((tmp_path / "samples.csv").read_text(encoding="utf-8").splitlines()))
     assert rows[0] == ["position", "speed", "angle", "angular speed", "action"]
     assert [row[4] for row in rows[1:]] == ["left"] * steps
