@@ -135,7 +135,7 @@ def test_a_visitor_teaches_points_of_a_plane(pages: WebPages, tmp_path: Path) ->
     network = volumetric.sequential(2, 8, 2, activation="tanh")
     config = TrainConfig(loss=CrossEntropy(), optimiser=Adam(lr=0.05))
     kind = LearnerNetwork(
-        network, initialise(network, seed=1), config, (8,), classes=("far left", "right"), rows=(256,)
+        network, initialise(network, seed=1), config, (8,), classes=("far, left", "right"), rows=(256,)
     )
     written = save_web(kind, tmp_path / "page")
     assert written.view == "learn_numbers"
@@ -148,11 +148,12 @@ def test_a_visitor_teaches_points_of_a_plane(pages: WebPages, tmp_path: Path) ->
         page.call("Input.dispatchKeyEvent", type="keyDown", key=key)
     pages.wait("document.body.innerText.includes('2 samples, 40 updates')")
     page.value("document.querySelector('.paste').closest('details').open = true")
-    page.value("document.querySelector('.paste textarea').value = 'x,y,class\\n-1,0,far left\\n0.5,0.5,1\\n-.5,-1,0'")
+    rows = 'x,y,class\n-1,0,"far, left"\n0.5;0.5;1\n-.5\t-1\t0'
+    page.value(f"document.querySelector('.paste textarea').value = {json.dumps(rows)}")
     pages.click(".paste button")
     pages.wait("document.body.innerText.includes('5 samples, 60 updates')")
-    first = [text.split(",")[0] for text in texts(page, "table tbody td:nth-child(3)")]
-    assert first == ["far left", "right", "far left", "right", "far left"]
+    first = texts(page, "table tbody td:nth-child(3)")
+    assert first == ["far, left", "right", "far, left", "right", "far, left"]
     for wrong, said in (("1,2,left", "left is not a class"), ("1,2", "2 inputs and a target"), ("1,x,1", "2 inputs")):
         page.value(f"document.querySelector('.paste textarea').value = {wrong!r}")
         pages.click(".paste button")
