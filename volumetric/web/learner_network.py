@@ -63,8 +63,8 @@ class LearnerNetwork:
     def __post_init__(self) -> None:
         """Check the numbers, and that the configuration can be recorded."""
         if not self.batches or min(*self.batches, *self.rows, self.steps or 1) < 1:
-            given = f"{list(self.batches)}, {list(self.rows)} and {self.steps}"
-            raise SpecError(f"batches, rows and steps must be 1 or more, got {given}")
+            numbers = f"{list(self.batches)}, {list(self.rows)} and {self.steps}"
+            raise SpecError(f"batches, rows and steps must be 1 or more, got {numbers}")
         if self.config.accumulate > 1 or self.config.overlay is not None:
             raise UnsupportedError(
                 "a page makes each update from one batch, of the weights themselves",

@@ -25,23 +25,23 @@ export async function lessons(model, app, { batchOf, learnt = async () => {}, ch
   /** Make updates of samples drawn at random for the time of a frame, at most so many, and return how many. */
   const frame = async most => {
     const begun = performance.now();
-    let made = 0, sum = 0;
+    let updates = 0, sum = 0;
     do {
       const chosen = Array.from({ length: batch }, () => samples[Math.floor(Math.random() * samples.length)]);
       sum += await learner.update(...batchOf(chosen), { rate: Number.isFinite(rate.valueAsNumber) ? rate.valueAsNumber : learner.rate });
-      made++;
-    } while (made < most && samples.length && performance.now() - begun < FRAME_MS);
-    app.speed(`${milliseconds((performance.now() - begun) / made)} an update of ${batch} samples`);
+      updates++;
+    } while (updates < most && samples.length && performance.now() - begun < FRAME_MS);
+    app.speed(`${milliseconds((performance.now() - begun) / updates)} an update of ${batch} samples`);
     if (failed) app.clear();
     failed = false;
     counted();
     await learnt();
-    chart.add(measure ? [sum / made, measure.value()] : [sum / made]);
-    return made;
+    chart.add(measure ? [sum / updates, measure.value()] : [sum / updates]);
+    return updates;
   };
   /** Wait for what goes on, then do something; an error is shown and ends the learning. */
   const then = work => (busy = busy.then(work).catch(error => { stop(); failed = true; app.fail(error); }));
-  const learn = updates => then(async () => { for (let left = updates; left > 0 && samples.length;) left -= await frame(left); });
+  const learn = most => then(async () => { for (let left = most; left > 0 && samples.length;) left -= await frame(left); });
   const start = async () => {
     learning = true;
     run.textContent = "Stop learning";

@@ -19,7 +19,7 @@ const REST_MS = 700; // after a fall
 export async function show(stage, model, app) {
   const network = model.info, [input] = Object.keys(network.inputs), [output] = Object.keys(network.outputs), target = network.learner.targets[output];
   if (widthOf(network.inputs[input]) !== 4 || widthOf(network.outputs[output]) > 2) throw new Error("CartPole is played by networks of four inputs and two outputs or one.");
-  let state = begin(), force = 0, steps = 0, episode = 0, round = 0, running = false, plays = false, held = 0, taps = 0, used = false, busy = false, timer = 0, learning = false;
+  let state = begin(), force = 0, steps = 0, episode = 0, round = 0, running = false, plays = false, push = 0, taps = 0, used = false, busy = false, timer = 0, learning = false;
   const [you, itself] = ["You", "Network"].map(name => ({ name, last: null, best: 0, total: 0, cells: [0, 1, 2].map(() => h("td", { class: "number" })) }));
   const guesses = lastGuesses();
 
@@ -49,8 +49,8 @@ export async function show(stage, model, app) {
       const at = round, observed = Float32Array.from(state), asked = performance.now(), outputs = (await model.run({ [input]: observed }))[output];
       if (at !== round) { busy = false; return; } // paused, or begun anew, meanwhile
       if (!lesson.learning && !learning) app.speed(`${milliseconds(performance.now() - asked)} a decision`);
-      const chosen = forceOf(outputs), own = held;
-      if (taps > 0 && --taps === 0) held = 0;
+      const chosen = forceOf(outputs), own = push;
+      if (taps > 0 && --taps === 0) push = 0;
       if (own) {
         used = true;
         guesses.add(chosen === own);
@@ -92,7 +92,7 @@ export async function show(stage, model, app) {
     label();
   };
   const renew = () => {
-    [state, force, steps, held, taps] = [begin(), 0, 0, 0, 0];
+    [state, force, steps, push, taps] = [begin(), 0, 0, 0, 0];
     episode++;
     redraw();
   };
@@ -117,7 +117,7 @@ export async function show(stage, model, app) {
     loop();
   };
   const stop = () => { round++; clearTimeout(timer); };
-  const pause = () => { running = false; stop(); held = taps = 0; status.textContent = "Paused."; label(); };
+  const pause = () => { running = false; stop(); push = taps = 0; status.textContent = "Paused."; label(); };
   const label = () => { run.textContent = running ? "Pause" : "Start"; lets.textContent = plays ? "Let me play" : "Let it play"; };
   const run = h("button", { type: "button", class: "main", onclick: () => (running ? pause() : start()) });
   const change = () => {
@@ -129,11 +129,11 @@ export async function show(stage, model, app) {
     if (plays) start();
   };
   const lets = h("button", { type: "button", onclick: change });
-  const hold = side => { held = side; taps = 0; used = false; start(); };
+  const hold = side => { push = side; taps = 0; used = false; start(); };
   /** A push that is over before the next step acts in that one. */
   const release = side => {
-    if (held !== side || taps) return;
-    if (used) held = 0;
+    if (push !== side || taps) return;
+    if (used) push = 0;
     else taps = 1;
   };
 
@@ -148,7 +148,7 @@ export async function show(stage, model, app) {
     else if (event.key === " " && !event.target.closest?.("button, summary")) { event.preventDefault(); run.click(); }
   });
   addEventListener("keyup", event => release({ ArrowLeft: -1, ArrowRight: 1 }[event.key]));
-  addEventListener("blur", () => { held = 0; });
+  addEventListener("blur", () => { push = 0; });
   document.addEventListener("visibilitychange", () => { if (document.hidden && running) pause(); });
   /** A button that pushes while it is held; pressed by a key or a screen reader, it pushes for some steps. */
   const pusher = (side, text, key) => h("button", {

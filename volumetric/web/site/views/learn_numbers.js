@@ -118,8 +118,8 @@ export async function show(stage, model, app) {
         h("button", { type: "button", onclick: () => lesson.keep(() => false) }, "Remove all"),
         h("button", { type: "button", onclick: save }, "Save samples")),
       pasteBox(`Rows of ${fields.length} inputs and ${goals.length} targets`, [...fields.slice(0, 4), ...goals.slice(0, 4)].map(one => one.name).join(", "), pasted, app)));
-  const given = listOf(network.ui?.samples).filter(one => one?.x?.length === fields.length && goals.length === 1 && fits(goals[0], one.y));
-  if (given.length) lesson.add(...given.map(({ x, y }) => ({ x: [...x], y: [y] })));
+  const first = listOf(network.ui?.samples).filter(one => one?.x?.length === fields.length && goals.length === 1 && fits(goals[0], one.y));
+  if (first.length) lesson.add(...first.map(({ x, y }) => ({ x: [...x], y: [y] })));
   else list();
   await Promise.all([now(), field?.fill()]);
 }
