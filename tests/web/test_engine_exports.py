@@ -323,6 +323,7 @@ def test_an_encoder(engine: EnginePage) -> None:
         """
         const judge = await engine.load(net + "judge"), sentences = await engine.load(net + "sentences");
         const answer = {classes: await judge.classify(texts), vectors: await sentences.embed(texts), ids: []};
+        answer.alone = await sentences.embed(texts[2]);
         for (const text of texts) answer.ids.push(await judge.encode(text));
         await judge.close();
         await sentences.close();
@@ -334,3 +335,4 @@ def test_an_encoder(engine: EnginePage) -> None:
     assert result["ids"] == [list(judge.loaded.tokenizer.encode(text)) for text in texts]
     assert greatest_error(np.stack(result["classes"]), np.array(known["texts_outputs"])[:5]) <= 1e-5
     assert greatest_error(np.stack(result["vectors"]), sentences.embed(texts)) <= 1e-5
+    assert greatest_error(result["alone"], sentences.embed(texts)[2]) <= 1e-5

@@ -207,6 +207,9 @@ def test_encoders_give_the_embeddings_of_the_engine(name: str, tmp_path: Path) -
     ids = np.array(model.tokenizer.encode(text), np.int32)
     rows = {"tokens": ids, "token_type_ids": np.zeros(len(ids), np.int32)}
     hidden = found.call(rows)["hidden"]
+    several = [{key: value[:count] for key, value in rows.items()} for count in (len(ids), 1, 3, len(ids) - 1)]
+    for part, outputs in zip(several, found.call_together(several), strict=True):
+        near(outputs["hidden"], found.call(part)["hidden"])
     [head] = encoder["heads"].values()
     pooling = encoder["pooling"] if "dense" in encoder["heads"] else [head["pooling"]]
     found.manifest |= {"inputs": {"x": head["input"]}, "outputs": {"y": head["output"]}}

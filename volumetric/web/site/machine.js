@@ -176,8 +176,8 @@ export class Machine {
     logits: ([prompt]) => this.#languageOf().logits(prompt),
     encode: async ([prompt, options]) => (this.language ?? this.#encoderOf()).encode(prompt, options),
     decode: async ([ids]) => this.#languageOf().texts.decode(Array.from(ids)),
-    embed: ([texts, options]) => this.#each(texts, text => this.encoder.embed(text, options)),
-    classify: ([texts]) => this.#each(texts, text => this.encoder.classify(text)),
+    embed: ([texts, options]) => this.#alone(() => this.#encoderOf().embed(texts, options)),
+    classify: ([texts]) => this.#alone(() => this.#encoderOf().classify(texts)),
     write: async ([name, values, offset]) => this.write(name, values, offset),
     submit: async ([names]) => this.#alone(async () => {
       await this.programs.prepare(names);
@@ -210,17 +210,6 @@ export class Machine {
     return turn;
   }
 
-  /** Do something with one text, or with each of several. */
-  #each(texts, work) {
-    return this.#alone(async () => {
-      if (!this.encoder) throw new InputError(`A network of the kind ${this.network.kind} does not encode texts.`);
-      if (!Array.isArray(texts)) return work(texts);
-      const results = [];
-      for (const text of texts) results.push(await work(text));
-      return results;
-    });
-  }
-
   #stream(number) {
     const stream = this.#streams.get(number);
     if (!stream) throw new InputError("This stream is closed.", "Open another one with stream().");
@@ -233,7 +222,7 @@ export class Machine {
   }
 
   #encoderOf() {
-    if (!this.encoder) throw new InputError(`A network of the kind ${this.network.kind} has no tokenizer.`);
+    if (!this.encoder) throw new InputError(`A network of the kind ${this.network.kind} does not encode texts.`);
     return this.encoder;
   }
 }
