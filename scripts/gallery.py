@@ -102,7 +102,7 @@ def _playground(folder: Path) -> LearnerNetwork:
     network = sequential(2, 16, 16, 3, activation="tanh")
     return LearnerNetwork(
         network, initialise(network, seed=1), TrainConfig(loss=CrossEntropy(), optimiser=Adam(lr=0.01)), (16,),
-        classes=("blue", "orange", "green"), rows=(1, 256),
+        classes=("blue", "orange", "green"), rows=(1, 1024),
     )  # fmt: skip
 
 

@@ -17,6 +17,8 @@ from volumetric.web.variant_writer import VariantWriter
 
 _ACTION_RATE: Final = 0.01
 """A visitor's patience is some hundred samples."""
+_PLANE: Final = 32 * 32
+"""Points of the plane of two inputs, which a page computes again and again while the network learns."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def learner_of(
             f"{title} does not learn in a page: networks on rows of numbers do", hint="leave --learn out"
         )
     loss = CrossEntropy() if model.classes else MSE()
+    rows = [*rows, _PLANE] if model.network.input_shape == (2,) else rows
     return LearnerNetwork(
         model.network, model.params, config or TrainConfig(loss=loss, optimiser=Adam()), title=title, origin=origin,
         rows=rows, classes=model.classes or None, inputs=model.inputs, features=model.features or None,

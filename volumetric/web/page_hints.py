@@ -137,6 +137,8 @@ def _learner_hints(
         return {"view": None}
     fields = {name: _fields(port, task) for name, port in inputs.items()}
     hints: dict[str, Any] = {"view": "learn_numbers", "fields": fields}
+    if task is not None and task.outputs and len(outputs) == 1:
+        hints["outputs"] = {next(iter(outputs)): {"names": list(task.outputs)}}
     if task is not None and task.samples:
         hints["samples"] = [{"x": list(x), "y": y} for x, y in task.samples]
     return hints
