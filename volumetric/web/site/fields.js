@@ -15,7 +15,7 @@ export function fieldsOf(network) {
       const { name = description.names?.[i], low = most.low, high = most.high, value } = hints[i] ?? {};
       const range = low < high ? { low, high } : most;
       const at = Number.isFinite(value) ? value : Math.min(range.high, Math.max(range.low, 0));
-      return { port, name: String(name ?? (width > 1 ? `${port} ${i + 1}` : port)), ...range, value: at, step: whole ? 1 : (range.high - range.low) / 200 };
+      return { port, name: String(name ?? (width > 1 ? `${port} ${i + 1}` : port)), ...range, value: at, step: whole ? 1 : roundStep((range.high - range.low) / 200) };
     });
   });
 }
@@ -41,8 +41,10 @@ export function sliders(fields, changed) {
       if (!Number.isFinite(value)) return;
       values[i] = value;
       other.value = other === box ? rounded(value) : value;
+      slide.setAttribute("aria-valuetext", rounded(value)); // the slider's own value has many digits
       changed(values);
     };
+    slide.setAttribute("aria-valuetext", rounded(field.value));
     slide.addEventListener("input", () => take(slide.valueAsNumber, box));
     box.addEventListener("input", () => take(box.valueAsNumber, slide));
     return h("div", { class: "field" }, h("span", { class: "field-name", title: name }, name), slide, box);
@@ -57,11 +59,18 @@ export function sliders(fields, changed) {
         values[i] = value;
         const [, slide, box] = rows[i].children;
         slide.value = value;
+        slide.setAttribute("aria-valuetext", rounded(value));
         box.value = rounded(value);
       });
       changed(values);
     },
   };
+}
+
+/** The largest of 1, 2 or 5 times a power of ten that is not above a number. */
+function roundStep(most) {
+  const ten = 10 ** Math.floor(Math.log10(most));
+  return ten * (most >= 5 * ten ? 5 : most >= 2 * ten ? 2 : 1);
 }
 
 const rounded = value => String(Number(value.toPrecision(4)));

@@ -16,7 +16,7 @@ export async function lessons(model, app, { batchOf, learnt = async () => {}, ch
   const learner = await model.learner(), batch = Math.max(...learner.batches), samples = [];
   let learning = false, failed = false, busy = Promise.resolve();
   const chart = measure ? curves(["loss", measure.name], `Loss, and ${measure.name}`) : curves(["loss"], "Loss");
-  const rate = h("input", { type: "number", step: "any", min: 0, value: learner.rate, "aria-label": "Learning rate" });
+  const rate = h("input", { type: "number", step: "any", min: 0, value: Number(learner.rate.toPrecision(6)), "aria-label": "Learning rate" });
   const count = h("p", { class: "dim number" }), said = h("p", { class: "note", role: "status" });
   const counted = () => {
     count.textContent = `${samples.length.toLocaleString("en")} samples, ${learner.updates.toLocaleString("en")} updates`;

@@ -13,16 +13,16 @@ export const POINTS = SIDE * SIDE;
  * @param model a network
  * @param fields its two inputs
  * @param options samples() → [{x: [a, b], y: class or number}]; cross() → [a, b]; point(pair, event) is called where the
- * pointer is pressed or moved while pressed; step(pair, event) where an arrow key leads
+ * pointer is pressed or moved while pressed; step(pair, event) where an arrow key leads; keys: what keys do, as a sentence
  */
-export function plane(model, [x, y], { samples, cross, point, step }) {
+export function plane(model, [x, y], { samples, cross, point, step, keys }) {
   const network = model.info, port = Object.keys(network.outputs)[0];
   const width = widthOf(network.outputs[port]), classes = areClasses(network, port), names = namesOf(network, port);
   const place = (value, { low, high }) => low + value * (high - low);
   const axis = field => Array.from({ length: SIDE }, (_, i) => place((i + .5) / SIDE, field));
   const points = inputsOf(network, [x, y], axis(y).reverse().flatMap(b => axis(x).map(a => [a, b])));
   let values = null, low = 0, high = 1;
-  const canvas = h("canvas", { class: "field-canvas", tabindex: 0, role: "img", "aria-label": `${names.join(", ")} over ${x.name} and ${y.name}` });
+  const canvas = h("canvas", { class: "field-canvas", tabindex: 0, role: "application", "aria-label": `${names.join(", ")} over ${x.name} and ${y.name}. ${keys}` });
 
   const redraw = drawn(canvas, (context, w, hgt, colour) => {
     if (values) {

@@ -25,12 +25,13 @@ export async function show(stage, model, app) {
   const rest = fields.slice(MOST_SLIDERS).map(field => field.value), rowOf = values => [...values, ...rest];
   let share = null;
 
+  const keys = `Keys: arrows move the cross, Enter adds, Delete removes the nearest${classed ? ", digits choose the class" : ""}.`;
   const wanted = goalControls(goals);
   const ask = latestRun(model, outputs => answer.show(Object.fromEntries(Object.entries(outputs).map(([port, all]) => [port, all.subarray(0, widthOf(network.outputs[port]))]))), app.fail);
   const now = () => ask(inputsOf(network, fields, [rowOf(controls.values)]));
   const controls = sliders(fields.slice(0, MOST_SLIDERS), () => { now(); field?.redraw(); });
   const field = flat ? plane(model, fields, {
-    samples: () => lesson.samples.map(({ x, y }) => ({ x, y: y[0] })), cross: () => controls.values, step: controls.set,
+    samples: () => lesson.samples.map(({ x, y }) => ({ x, y: y[0] })), cross: () => controls.values, step: controls.set, keys,
     point(pair, event) {
       controls.set(pair);
       if (event.type === "pointerdown") add(pair);
@@ -69,7 +70,10 @@ export async function show(stage, model, app) {
       shown.map((_, i) => h("td", { class: "number" }, short(sample.x[i]))),
       goals.map((goal, g) => h("td", { class: "number" }, goal.names ? goal.names[sample.y[g]] : short(sample.y[g]))),
       columns.map(() => h("td", { class: "out number" }, "…")),
-      h("td", {}, button("×", `Remove sample ${count - r}`, () => removed(sample))))));
+      h("td", {}, button("×", `Remove sample ${count - r}`, () => {
+        removed(sample);
+        (body.rows[Math.min(r, body.rows.length - 1)]?.querySelector("button") ?? adds).focus(); // where the keyboard was
+      })))));
     table.hidden = !samples.length;
     const hidden = [count > samples.length ? `The newest ${samples.length} of ${count} samples` : "", fields.length > shown.length ? `the first ${shown.length} of ${fields.length} inputs` : ""].filter(Boolean);
     listed.textContent = samples.length ? hidden.length ? `${hidden.join(", ")}.` : "" : "No samples yet.";
@@ -108,9 +112,9 @@ export async function show(stage, model, app) {
     h("section", { class: "card", "aria-label": flat ? "Plane" : "Inputs" },
       h("h2", {}, flat ? "Teach" : "Inputs"), flat ? wanted.element : null,
       flat ? h("div", { class: "plane" }, field.canvas) : null,
-      flat ? h("p", { class: "note" }, `Right: ${fields[0].name}, up: ${fields[1].name}. Click to add a sample. Keys: arrows move the cross, Enter adds, Delete removes the nearest${classed ? ", digits choose the class" : ""}.`) : null,
+      flat ? h("p", { class: "note" }, `Across: ${fields[0].name}. Up: ${fields[1].name}. Click to add a sample. ${keys}`) : null,
       controls.element, flat ? null : wanted.element, h("div", { class: "buttons" }, adds)),
-    h("div", { class: "stack" }, h("section", { class: "card", "aria-label": "Outputs" }, h("h2", {}, "Outputs"), answer.element), lesson.card),
+    h("div", { class: "column" }, h("section", { class: "card", "aria-label": "Outputs" }, h("h2", {}, "Outputs"), answer.element), lesson.card),
     h("section", { class: "card wide", "aria-label": "Samples" }, h("h2", {}, "Samples"),
       h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Samples and predictions" }, table), listed,
       h("div", { class: "buttons" },

@@ -23,7 +23,8 @@ export async function show(stage, model, app) {
   const lines = columns.slice(0, MOST_LINES);
   let steps = 0, running = false, busy = false, past = [];
 
-  const controls = sliders(fields.slice(0, 32), () => {});
+  const controls = sliders(fields.slice(0, 32), () => { signal.value = "hand"; });
+  [...controls.element.querySelectorAll(".field-name")].slice(0, MOST_LINES).forEach((name, i) => name.prepend(swatch(i)));
   const signal = h("select", { "aria-label": "Signal" }, (fields.length ? Object.entries(SIGNALS) : []).map(([key, [label]]) => h("option", { value: key }, label)));
   if (fields.length) signal.value = fields.some(field => field.step === 1) ? "noise" : "sine";
   const rate = h("input", { type: "range", min: 1, max: 60, value: Math.min(60, Math.max(1, network.ui?.rate ?? 10)), "aria-label": "Steps per second" });
