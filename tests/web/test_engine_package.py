@@ -18,8 +18,8 @@ SITE = Path(volumetric.__file__).parent / "web" / "site"
 _IMPORT = re.compile(r'\b(?:from|import)\s*\(?\s*"([^"]+)"')
 _ENTRIES = ("engine.js", "worker.js", "text.js", "language.js", "encoder.js")
 """What pages import, and what the engine imports when it needs it."""
-_LEARNING_ENTRIES = ("learner.js", "neat/population.js")
-"""What the engine imports for networks that learn and populations that evolve."""
+_LEARNING_ENTRIES = ("learner.js", "neat/population.js", "ticks.js")
+"""What the engine imports for networks that learn, populations that evolve, and clocked networks."""
 
 
 def modules_of(entries: tuple[str, ...]) -> list[Path]:

@@ -108,6 +108,30 @@ def test_one_file_streams_without_a_server(pages: WebPages, tmp_path: Path) -> N
         pages.wait(f"{value} === {expected}")
 
 
+def test_an_input_is_fed_at_its_period_and_held_between(pages: WebPages, tmp_path: Path) -> None:
+    network = ticking_network(tmp_path)
+    network["inputs"]["x"]["every"] = [2, 1]
+    network["ticks"]["programs"] = [{"fed": ["x"], "program": "tick"}, {"fed": [], "program": "held"}]
+    for variant in network["variants"]:  # without a row, the leak does not move
+        variant["programs"]["held"] = []
+    page = pages.open(add_page(tmp_path, network, paused=True))
+    assert page.value("document.querySelector('[aria-label^=\"x: ticks\"]').value") == "2"
+    value = "Number(document.querySelector('.now td').textContent)"
+    step = "Number(document.querySelector('.dim.number').textContent.replace(/\\D/g, ''))"
+    page.value("document.querySelector('select').value = 'hand'")
+    pages.press("Reset")
+    pages.wait("document.body.innerText.includes('forgotten')")
+    set_field(page, "x", 1)
+    seen = []
+    for tick in range(6):
+        if tick == 4:
+            set_field(page, "x: ticks from one row to the next, 0 for none", 0)
+        pages.press("Step")
+        pages.wait(f"{step} === {tick + 1}")
+        seen.append(page.value(value))
+    assert seen[1:] == [5, 5, 3.5, 3.5, 3.5], "8 / 2 + 1 at tick 1, 5 / 2 + 1 at tick 3"
+
+
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [

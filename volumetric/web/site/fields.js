@@ -20,10 +20,11 @@ export function fieldsOf(network) {
   });
 }
 
-/** Return rows of numbers of all fields as the arrays that `run` takes. */
-export function inputsOf(network, fields, rows) {
+/** Return rows of numbers of all fields as the arrays that `run` takes, of all ports or of some. */
+export function inputsOf(network, fields, rows, ports = Object.keys(network.inputs)) {
   const inputs = {};
-  for (const [port, { dtype }] of Object.entries(network.inputs)) {
+  for (const port of ports) {
+    const { dtype } = network.inputs[port];
     const columns = fields.flatMap((field, i) => (field.port === port ? [i] : []));
     inputs[port] = (dtype === "int32" ? Int32Array : Float32Array).from(rows.flatMap(row => columns.map(i => row[i])));
   }
