@@ -85,7 +85,7 @@ def _scripts(network: Mapping[str, Any], entry: str) -> dict[str, str]:
     if view not in VIEWS:
         raise SpecError(
             f"there is no page for a network of the kind {kind}",
-            hint="a page teaches images of classes; other networks learn with engine.js in a page of your own"
+            hint="a page teaches one class a sample, or numbers; use engine.js from a page of your own"
             if kind == "learner"
             else "use engine.js from a page of your own: see docs/web.md",
         )

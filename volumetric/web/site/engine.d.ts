@@ -135,7 +135,10 @@ export interface Problem {
   goal: number;
   activation?: string;
   /** Return the fitness of each genome; they are on the GPU. */
-  evaluate(gpu: { activate(x: Float32Array, samples: number, shared: boolean): Promise<Float32Array> }, genomes: Genome[], generation: number, seed: number): Promise<number[]>;
+  evaluate(gpu: {
+    /** Outputs [genomes, outputs, samples]; `goesOn`: recurrent genomes begin where the last activation has left them, else at zero. */
+    activate(x: Float32Array, samples: number, shared: boolean, goesOn?: boolean): Promise<Float32Array>;
+  }, genomes: Genome[], generation: number, seed: number): Promise<number[]>;
 }
 
 export interface PopulationOptions {
@@ -149,6 +152,7 @@ export interface PopulationOptions {
 /** A population of NEAT. */
 export interface Population {
   readonly genomes: Genome[];
+  readonly interface: { inputs: number; outputs: number; recurrent: boolean; steps: number };
   readonly generation: number;
   readonly solved: boolean;
   /** Breed if the present generation has been evaluated, and evaluate the new one. */
