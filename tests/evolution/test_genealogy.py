@@ -146,9 +146,10 @@ def test_a_growing_file_is_read_line_by_line(tmp_path: Path) -> None:
         file.write(text[half:])
     after = lines.read()
     assert len(before) + len(after) == text.count(b"\n")
-    assert not lines.restarted()
-    path.write_bytes(text[:200])
-    assert lines.restarted()
+    assert not lines.replaced()
+    path.write_bytes(text[: text.index(b"\n") + 1])
+    assert lines.replaced()
+    assert [event.event for event in lines.read()] == [before[0].event]
 
 
 EVALUATED = {
