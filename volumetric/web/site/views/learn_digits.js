@@ -1,9 +1,10 @@
 // Draw, say what it is, and the network learns it: what it guessed before it was told, and its loss.
 import { answers, namesOf } from "../answers.js";
-import { curves, download } from "../curves.js";
+import { curves } from "../curves.js";
 import { h } from "../elements.js";
 import { latestRun, milliseconds } from "../latest_run.js";
 import { arranged, pixelPad } from "../pixel_pad.js";
+import { saveFile } from "../save_file.js";
 
 const UPDATES = 8; // after each new sample
 const RECENT = 20; // guesses of the accuracy
@@ -62,7 +63,7 @@ export async function show(stage, model, app) {
   };
   const stop = () => { learning = false; run.textContent = "Keep learning"; };
   const reset = () => { stop(); busy = busy.then(() => learner.reset()).then(seen).catch(app.fail); right.length = 0; chart.clear(); said.textContent = "It has forgotten all; your samples are still here."; };
-  const save = async () => download("weights.safetensors", await learner.safetensors(), "application/octet-stream");
+  const save = async () => saveFile("weights.safetensors", await learner.safetensors(), "application/octet-stream");
   const labels = names.map((name, label) => h("button", { type: "button", "data-label": label, onclick: () => tell(label) }, name));
   addEventListener("keydown", event => {
     const label = names.indexOf(event.key);
