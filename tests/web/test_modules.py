@@ -44,7 +44,7 @@ DIRECTIVE = "enable subgroups;\n"
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Modules of one export of each kind, of all variants."""
-    home, found = tmp_path_factory.mktemp("modules"), dict[str, None]()
+    home, texts = tmp_path_factory.mktemp("modules"), dict[str, None]()
     networks = {name: make() for name, make in NETWORKS.items()} | {"language": tiny_llama(), "ticks": machine(8)}
     for name, one in networks.items():
         params = initialise(getattr(one, "network", one), 1)
@@ -57,8 +57,8 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     export_network(LearnerNetwork(images, initialise(images, 1), config), home / "learner")
     export_network(NeatPopulation(), home / "population")
     for folder in home.iterdir():
-        found |= dict.fromkeys(json.loads((folder / "network.json").read_text(encoding="utf-8"))["modules"])
-    return list(found)
+        texts |= dict.fromkeys(json.loads((folder / "network.json").read_text(encoding="utf-8"))["modules"])
+    return list(texts)
 
 
 @pytest.mark.thorough
