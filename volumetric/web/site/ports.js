@@ -11,11 +11,11 @@ export function inputsByPort(ports, inputs) {
   const names = Object.keys(ports);
   const alone = Array.isArray(inputs) || ArrayBuffer.isView(inputs);
   if (alone && names.length !== 1) throw new InputError(`The network has ${names.length} inputs: ${names.join(", ")}.`, "Pass an object with an array for each.");
-  const given = alone ? { [names[0]]: inputs } : inputs ?? {};
-  for (const name of Object.keys(given)) {
+  const named = alone ? { [names[0]]: inputs } : inputs ?? {};
+  for (const name of Object.keys(named)) {
     if (!Object.hasOwn(ports, name)) throw new InputError(`The network has no input ${JSON.stringify(name)}.`, `It has: ${names.join(", ") || "none"}.`);
   }
-  return new Map(names.filter(name => given[name] !== undefined).map(name => [name, numbersOf(ports[name], name, given[name])]));
+  return new Map(names.filter(name => named[name] !== undefined).map(name => [name, numbersOf(ports[name], name, named[name])]));
 }
 
 function numbersOf(port, name, values) {
