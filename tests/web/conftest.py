@@ -1,4 +1,4 @@
-"""One browser with WebGPU, and one server of files, for all tests of exported networks that a process runs."""
+"""One browser with WebGPU, and one server of files, for the tests of exported networks that a process runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WEBGPU = (
 _SITE = Path(volumetric.__file__).parent / "web" / "site"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # what its software adapter has compiled fills gigabytes
 def _webgpu() -> Iterator[tuple[Page, StaticServer]]:
     find_or_skip()
     with static_server() as server, chromium(*_WEBGPU) as page:
