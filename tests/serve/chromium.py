@@ -22,6 +22,16 @@ _FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--disable-dev-shm-usage", "--hide-scrollbars",
 )  # fmt: skip
+SOFTWARE_WEBGPU = (
+    "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--disable-gpu-watchdog",
+    "--disable-gpu-process-crash-limit",
+)  # fmt: skip
+"""Flags for WebGPU on the browser's own software adapter."""
+VULKAN_WEBGPU = (
+    "--enable-unsafe-webgpu", "--enable-features=Vulkan", "--use-angle=vulkan", "--disable-vulkan-surface",
+    "--ignore-gpu-blocklist", "--disable-gpu-watchdog",
+)  # fmt: skip
+"""Flags for WebGPU on a GPU with a driver for Vulkan."""
 _PATIENCE = 30.0
 SHIFT = 8
 _KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, "")}
@@ -124,6 +134,12 @@ class Page:
         code, text = _KEYS[key]
         about = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
         self.call("Input.dispatchKeyEvent", type="keyDown", **about, **({"text": text} if text else {}))
+        self.call("Input.dispatchKeyEvent", type="keyUp", **about)
+
+    def paste(self) -> None:
+        """Paste where the focus is."""
+        about = {"key": "v", "code": "KeyV", "windowsVirtualKeyCode": 86, "modifiers": 2}
+        self.call("Input.dispatchKeyEvent", type="rawKeyDown", **about, commands=["paste"])
         self.call("Input.dispatchKeyEvent", type="keyUp", **about)
 
     def click(self, selector: str) -> None:

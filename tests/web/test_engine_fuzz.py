@@ -12,8 +12,8 @@ import pytest
 
 from tests.generate.letters import loaded_letters, next_letter_logits
 from tests.web.engine_page import EnginePage
-from tests.web.exports import export
 from tests.web.handmade_networks import dense_network, ticking_network
+from volumetric.web.export_network import export_network
 
 _FUZZ = """
 const junk = [null, -1, 1.5, 1e300, "", "x", "__proto__", [], {}, true, [[]], [null], 2 ** 31, {a: 1}, undefined];
@@ -69,7 +69,7 @@ def test_changed_places(engine: EnginePage, kind: str) -> None:
         ticking_network(folder)
     else:
         folder = folder / "letters"
-        export(loaded_letters(next_letter_logits()), folder)
+        export_network(loaded_letters(next_letter_logits()), folder)
     engine.expects_complaints = True
     result = engine.run(_FUZZ, seed=5, rounds=60 if kind == "language" else 300, **_contents(folder))
     assert result["wrong"] == []

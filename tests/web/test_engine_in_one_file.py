@@ -14,7 +14,7 @@ import volumetric
 from tests.generate.letters import loaded_letters, next_letter_logits
 from tests.serve.chromium import Page
 from tests.web.engine_page import EnginePage
-from tests.web.exports import export
+from volumetric.web.export_network import export_network
 
 _SITE = Path(volumetric.__file__).parent / "web" / "site"
 _IMPORT = re.compile(r'(\bfrom\s*|\bimport\s*)"\./([^"]+)"')
@@ -84,7 +84,7 @@ def _write_page(folder: Path, *, worker: bool) -> Path:
 @pytest.mark.thorough
 @pytest.mark.parametrize("worker", [True, False])
 def test_a_language_model_in_one_file(engine: EnginePage, worker: bool) -> None:
-    export(loaded_letters(next_letter_logits()), engine.folder / "letters")
+    export_network(loaded_letters(next_letter_logits()), engine.folder / "letters")
     path = _write_page(engine.folder / "letters", worker=worker)
     engine.page.open(f"file://{path}")
     engine.page.wait("document.title.length > 1")
@@ -92,7 +92,7 @@ def test_a_language_model_in_one_file(engine: EnginePage, worker: bool) -> None:
 
 
 def test_a_damaged_piece_of_the_page(engine: EnginePage) -> None:
-    export(loaded_letters(next_letter_logits().repeat(64, 1)[:, :9], text=False), engine.folder / "letters")
+    export_network(loaded_letters(next_letter_logits().repeat(64, 1)[:, :9], text=False), engine.folder / "letters")
     network = json.loads((engine.folder / "letters" / "network.json").read_text())
     assert isinstance(engine.page, Page)
     for piece, name, text in (("!", "FormatError", "not base64"), ("AAAA", "DamagedFileError", "cut off")):

@@ -14,7 +14,7 @@ import pytest
 from tests.devices import narrowed
 from tests.graph.test_networks import chain
 from tests.networks import tiny_llama
-from tests.web.networks import lstm, mlp, rows_for
+from tests.web.networks import NETWORKS, lstm, mlp, rows_for
 from volumetric.base.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.recording_context import RecordingContext
@@ -140,7 +140,8 @@ def test_bad_arguments_are_named(tmp_path: Path) -> None:
         ({"rows": (0,)}, "rows: expected"),
         ({"context": 0}, "context must be"),
         ({"variants": ("fast",)}, "no variant 'fast'"),
-        ({"variants": ("subgroups",)}, "without subgroups"),
+        ({"variants": ("subgroups",)}, "every GPU"),
+        ({"variants": ("software",)}, "every GPU"),
     ):
         with pytest.raises(SpecError, match=message):
             export_network(network, tmp_path / "x", **{"params": params, **arguments})
@@ -155,7 +156,7 @@ def test_bad_arguments_are_named(tmp_path: Path) -> None:
 
 def test_damaged_folders_are_refused(tmp_path: Path) -> None:
     network, context = mlp(), narrowed("native").context
-    export_network(network, tmp_path / "x", params=initialise(network, 1), variants=("software",), rows=(1,))
+    export_network(network, tmp_path / "x", params=initialise(network, 1), rows=(1,))
     piece, text = tmp_path / "x" / "weights-000.bin", (tmp_path / "x" / "network.json").read_text()
     data = piece.read_bytes()
     piece.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -173,6 +174,18 @@ def test_damaged_folders_are_refused(tmp_path: Path) -> None:
 
 
 def test_every_variant_is_known() -> None:
-    assert {name: one.features for name, one in VARIANTS.items()} == {
-        "subgroups": {"subgroups"}, "plain": set(), "software": set(),
-    }  # fmt: skip
+    assert {name: (one.needs()["features"], one.needs()["subgroup"]) for name, one in VARIANTS.items()} == {
+        "software": (["fallback-adapter"], 0),
+        "subgroups": (["subgroups"], 32),
+        "subgroups16": (["subgroups"], 16),
+        "subgroups8": (["subgroups"], 8),
+        "plain": ([], 0),
+    }
+
+
+@pytest.mark.parametrize(("name", "labels"), [("cnn", ["software adapters"]), ("lstm", [])])
+def test_the_variant_for_the_cpu_is_there_where_it_pays(name: str, labels: list[str], tmp_path: Path) -> None:
+    """Products with matrices of weights compile fast; those of graphs do not, above all those with windows."""
+    network = NETWORKS[name]()
+    report = export_network(network, tmp_path / "x", params=initialise(network, 1))
+    assert list(report.variants) == [*labels, "subgroups of 32", "no subgroups"]

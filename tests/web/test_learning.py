@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 import volumetric
 from tests.program.test_stacked_weights import ring
 from tests.web.engine_page import EnginePage
-from tests.web.exports import PLAIN, export
 from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.detect.load_state import load_state
 from volumetric.layers import LSTM, Conv2d, Dense, Dropout, Flatten
@@ -32,6 +31,7 @@ from volumetric.train import (
     TrainConfig,
     open_learner,
 )
+from volumetric.web.export_network import export_network
 from volumetric.web.learner_network import LearnerNetwork
 
 _UPDATES = 20
@@ -60,7 +60,7 @@ def _check(
     """Learn in the page and on the reference device; return the page's weights, and outputs of both after it."""
     params = initialise(network, seed=1)
     kind = LearnerNetwork(network, params, config, (x.shape[1],), steps)
-    export(kind, engine.folder / "learner", variants=PLAIN)
+    export_network(kind, engine.folder / "learner")
     got = engine.run(f"net += 'learner/'; {_LEARN}", x=x, y=y, updates=len(x))
     learner = open_learner("reference")(network, params, config.learner)
     reports = [learner.step([Batch(*pair)], rate=config.optimiser.lr) for pair in zip(x, y, strict=True)]
@@ -144,9 +144,7 @@ def test_weights_that_are_stored_stacked_come_back(engine: EnginePage) -> None:
 def test_what_an_update_does_not_take_is_refused(engine: EnginePage) -> None:
     network = volumetric.sequential(2, 3)
     config = TrainConfig(loss=CrossEntropy(), optimiser=SGD(lr=0.5))
-    export(
-        LearnerNetwork(network, initialise(network, seed=1), config, (2,)), engine.folder / "learner", variants=PLAIN
-    )
+    export_network(LearnerNetwork(network, initialise(network, seed=1), config, (2,)), engine.folder / "learner")
     got = engine.run(
         """
         const m = await engine.load(net + "learner/"), l = await m.learner(), refusals = [];
@@ -191,4 +189,4 @@ def test_a_mode_without_one_program_is_refused(tmp_path: Path) -> None:
     network = volumetric.sequential(2, 8, 3)
     kind = LearnerNetwork(network, initialise(network, seed=1), TrainConfig(mode=TargetPropagation()))
     with pytest.raises(UnsupportedError, match="does not learn in a page"):
-        export(kind, tmp_path / "learner", variants=PLAIN)
+        export_network(kind, tmp_path / "learner")

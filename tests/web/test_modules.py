@@ -1,11 +1,13 @@
-"""Every module of exports compiles: by Tint, the compiler of Chromium, and by naga."""
+"""Every module of exports, of all variants: it compiles by Tint, the compiler of Chromium, and by naga, without f16."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from volumetric.train import AdamW, CrossEntropy, TrainConfig
 from volumetric.web import export_network
 from volumetric.web.learner_network import LearnerNetwork
 from volumetric.web.neat_population import NeatPopulation
+from volumetric.web.variants import VARIANTS
 
 TINT = """
 import json, sys
@@ -43,22 +46,37 @@ DIRECTIVE = "enable subgroups;\n"
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Modules of one export of each kind, of all variants."""
-    home, texts = tmp_path_factory.mktemp("modules"), dict[str, None]()
+    """Modules of exports of each kind in all variants, and of further families of language models."""
+    options: dict[str, Any] = {"variants": tuple(VARIANTS)}
+    home, sources = tmp_path_factory.mktemp("modules"), dict[str, None]()
     networks = {name: make() for name, make in NETWORKS.items()} | {"language": tiny_llama(), "ticks": machine(8)}
     for name, one in networks.items():
         params = initialise(getattr(one, "network", one), 1)
-        export_network(one, home / name, params=params, context=32)
+        export_network(one, home / name, params=params, context=32, **options)
     for family in ("gpt_oss_mxfp4", "gemma3", "mamba2", "llama4", "gpt2"):
         export_network(open_model(ROOT / "tests" / "fixtures" / "hf_tiny" / family), home / family, context=64)
-    export_network(ROOT / "tests" / "fixtures" / "hf_encoders" / "bert_judge", home / "encoder", context=16)
+    export_network(ROOT / "tests" / "fixtures" / "hf_encoders" / "bert_judge", home / "encoder", context=16, **options)
     images = sequential((1, 8, 8), Conv2d(1, 4, 3, activation="relu"), Flatten(), LayerNorm(144), 10)
     config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(), clip=1.0)
-    export_network(LearnerNetwork(images, initialise(images, 1), config), home / "learner")
-    export_network(NeatPopulation(), home / "population")
+    export_network(LearnerNetwork(images, initialise(images, 1), config), home / "learner", **options)
+    export_network(NeatPopulation(), home / "population", **options)
+    kinds = set()
     for folder in home.iterdir():
-        texts |= dict.fromkeys(json.loads((folder / "network.json").read_text(encoding="utf-8"))["modules"])
-    return list(texts)
+        network = json.loads((folder / "network.json").read_text(encoding="utf-8"))
+        if len(network["variants"]) == len(VARIANTS):
+            kinds.add(network["kind"])
+        sources |= dict.fromkeys(network["modules"])
+    assert kinds == {"rows", "sequences", "stream", "ticks", "language", "encoder", "population", "learner"}
+    return list(sources)
+
+
+@pytest.mark.thorough
+def test_no_module_needs_float16(texts: list[str]) -> None:
+    """Weights of 16 bits are unpacked from words, by every GPU."""
+    directives = {line for text in texts for line in text.splitlines() if line.startswith(("enable", "requires"))}
+    assert directives == {DIRECTIVE.rstrip()}
+    assert any("unpack2x16float" in text for text in texts)
+    assert not [text for text in texts if re.search(r"\bf16\b|[0-9]h\b", text)]
 
 
 @pytest.mark.thorough

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.web.engine_page import EnginePage
-from tests.web.exports import PLAIN, export
 from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.evolution import EvolutionConfig, Genome, Pool, Population
 from volumetric.evolution.evolution_config import GenomeConfig, MutationConfig, SpeciesConfig
+from volumetric.web.export_network import export_network
 from volumetric.web.neat_population import NeatPopulation
 
 _ROWS = np.array([[0, 0], [1, 0], [0, 1], [1, 1]], np.float64)
@@ -102,7 +102,7 @@ def test_generations_are_bred_as_in_python(engine: EnginePage) -> None:
 
 
 def test_xor_is_solved_in_the_page(engine: EnginePage) -> None:
-    export(NeatPopulation(), engine.folder / "neat", variants=PLAIN)
+    export_network(NeatPopulation(), engine.folder / "neat")
     got = engine.run(
         """
         const m = await engine.load(net + "neat/"), p = await m.population({problem: "xor", seed: 3});
@@ -132,7 +132,7 @@ def test_xor_is_solved_in_the_page(engine: EnginePage) -> None:
 
 @pytest.mark.thorough
 def test_cart_pole_is_solved_and_the_champion_balances_in_python(engine: EnginePage) -> None:
-    export(NeatPopulation(problem="cartpole"), engine.folder / "neat", variants=PLAIN)
+    export_network(NeatPopulation(problem="cartpole"), engine.folder / "neat")
     got = engine.run(
         """
         const m = await engine.load(net + "neat/"), p = await m.population({problem: "cartpole", seed: 3});
@@ -151,7 +151,7 @@ def test_cart_pole_is_solved_and_the_champion_balances_in_python(engine: EngineP
 
 def test_an_export_of_genomes_says_what_it_has_no_room_for(engine: EnginePage) -> None:
     small = NeatPopulation(EvolutionConfig(population=8), nodes=2, connections=8)
-    export(small, engine.folder / "neat", variants=PLAIN)
+    export_network(small, engine.folder / "neat")
     begin = "const m = await engine.load(net + 'neat/');"
     failure = engine.failure(f"{begin} const p = await m.population({{config: {{population: 9}}}}); await p.step();")
     assert (failure.name, "room for 8" in failure.message) == ("InputError", True)
@@ -168,7 +168,7 @@ def test_an_export_of_genomes_says_what_it_has_no_room_for(engine: EnginePage) -
 def test_a_problem_of_ones_own_is_solved_as_the_document_shows(engine: EnginePage) -> None:
     page = (Path(__file__).parents[2] / "docs" / "web_learning.md").read_text(encoding="utf-8")
     [code] = [text for text in re.findall(r"```js\n(.*?)```", page, re.DOTALL) if "population(" in text]
-    export(NeatPopulation(EvolutionConfig(population=60)), engine.folder / "neat", variants=PLAIN)
+    export_network(NeatPopulation(EvolutionConfig(population=60)), engine.folder / "neat")
     got = engine.run(
         f"const m = await engine.load(net + 'neat/'); {code}; await m.close();"
         "return {json: p.championJson(), generation: p.generation};"

@@ -36,6 +36,13 @@ def set_field(page: Page, name: str, value: float) -> None:
     )
 
 
+def focus(page: Page, label: str) -> None:
+    page.value(
+        "[...document.querySelectorAll('button, input, textarea')].find(one => (one.ariaLabel ?? one.textContent)"
+        f" === {label!r}).focus()"
+    )
+
+
 def linear_genome(weights: list[float]) -> Genome:
     """Return a genome of one output node that sums its inputs by these weights."""
     network = sequential(len(weights), 1)
@@ -68,9 +75,31 @@ def test_numbers_in_and_out_by_sliders_and_in_a_table(pages: WebPages, tmp_path:
     )
     table = np.reshape([float(text) for text in texts(page, "td.out")], (2, 2))
     assert np.allclose(table, [bias, weights @ [1, 2, 3, 4] + bias], rtol=1e-3)
+    focus(page, "Copy table")
+    page.press("Enter")
+    pages.wait("document.activeElement.textContent === 'Copied'")
+    page.value("document.querySelector('.paste textarea').focus()")
+    page.paste()
+    heads, first, second = page.value("document.querySelector('.paste textarea').value").split("\n")
+    assert heads.split("\t")[1:4] == ["b", "c", "d"]
+    assert first.split("\t")[:4] == ["0", "0", "0", "0"]
+    assert np.allclose([float(text) for text in second.split("\t")], [1, 2, 3, 4, *table[1]])
     page.value("document.querySelector('.paste textarea').value = '1 2 x 4'")
     pages.click(".paste button")
     assert texts(page, "[role=alert]") == ["Line 1 must have 4 numbers, it is: 1 2 x 4."]
+    focus(page, "Remove row 2")
+    for where in ("Remove row 1", "Add these inputs"):
+        page.press("Enter")  # whoever uses keys goes on where he was
+        assert page.value("(one => one.ariaLabel ?? one.textContent)(document.activeElement)") == where
+    assert page.value("document.querySelector('[aria-label=c]').getAttribute('aria-valuetext')") == "-0.5"
+    # Of many classes the likeliest are shown, best first.
+    assert page.value(
+        "import('./answers.js').then(({ answers }) => {"
+        " const names = Array.from({ length: 1000 }, (_, i) => `class ${i}`),"
+        " shown = answers({ outputs: { y: { shape: [1000], names } } });"
+        " shown.show({ y: Float32Array.from(names, (_, i) => (i === 777 ? 9 : i / 1000)) });"
+        " return [...shown.element.querySelectorAll('.name, .note')].map(one => one.textContent); })"
+    ) == ["class 777", *(f"class {i}" for i in range(999, 980, -1)), "The likeliest 20 of 1,000."]
     assert "MIT" in page.value("document.querySelector('.about').textContent")
     assert "swiftshader" in page.value("document.querySelector('#device').textContent").lower()
 
@@ -86,6 +115,30 @@ def test_one_file_streams_without_a_server(pages: WebPages, tmp_path: Path) -> N
     for expected in (4, 2, 1):
         pages.press("Step")
         pages.wait(f"{value} === {expected}")
+
+
+def test_an_input_is_fed_at_its_period_and_held_between(pages: WebPages, tmp_path: Path) -> None:
+    network = ticking_network(tmp_path)
+    network["inputs"]["x"]["every"] = [2, 1]
+    network["ticks"]["programs"] = [{"fed": ["x"], "program": "tick"}, {"fed": [], "program": "held"}]
+    for variant in network["variants"]:  # without a row, the leak does not move
+        variant["programs"]["held"] = []
+    page = pages.open(add_page(tmp_path, network, paused=True))
+    assert page.value("document.querySelector('[aria-label^=\"x: ticks\"]').value") == "2"
+    value = "Number(document.querySelector('.now td').textContent)"
+    step = "Number(document.querySelector('.dim.number').textContent.replace(/\\D/g, ''))"
+    page.value("document.querySelector('select').value = 'hand'")
+    pages.press("Reset")
+    pages.wait("document.body.innerText.includes('forgotten')")
+    set_field(page, "x", 1)
+    seen = []
+    for tick in range(6):
+        if tick == 4:
+            set_field(page, "x: ticks from one row to the next, 0 for none", 0)
+        pages.press("Step")
+        pages.wait(f"{step} === {tick + 1}")
+        seen.append(page.value(value))
+    assert seen[1:] == [5, 5, 3.5, 3.5, 3.5], "8 / 2 + 1 at tick 1, 5 / 2 + 1 at tick 3"
 
 
 @pytest.mark.parametrize(
@@ -148,10 +201,16 @@ def test_a_champion_is_one_small_file(xor_run: Path, tmp_path: Path, capsys) -> 
 
 @pytest.mark.thorough
 def test_a_champion_of_xor_in_one_file(pages: WebPages, xor_run: Path, tmp_path: Path) -> None:
-    save_web(xor_run, tmp_path / "xor.html", single_file=True)
+    save_web(xor_run, tmp_path / "xor.html", single_file=True, author="Ada", description="Tells whether bits differ.")
     page = pages.open(tmp_path / "xor.html")
     pages.wait("document.querySelectorAll('.samples tbody tr').length === 4")
-    rows = [float(text) for text in texts(page, ".samples td")]
+    assert texts(page, ".total") == ["4 of 4 right"]
+    assert texts(page, ".samples .right") == ["✓ right"] * 4
+    assert page.value("document.querySelectorAll('svg.genome path').length") > 3
+    assert "Tells whether bits differ." in texts(page, "header p")
+    assert {"Ada", "xor", "not stated"} <= set(texts(page, ".about dd"))
+    assert "--licence" in page.value("document.querySelector('.about').textContent")
+    rows = [float(text) for text in texts(page, ".samples td.number")]
     for left, right, expected, got in np.reshape(rows, (4, 4)):
         assert expected == (left != right)
         assert abs(got - expected) < 0.5
@@ -244,7 +303,7 @@ def test_a_pole_is_balanced(pages: WebPages, tmp_path: Path) -> None:
     save_web(tmp_path, tmp_path / "page.html", single_file=True)
     page = pages.open(tmp_path / "page.html")
     assert page.value("document.querySelectorAll('svg.genome circle').length") == 5
-    assert "angular speed" in texts(page, "svg.genome text")
+    assert {"angular speed", "push"} <= set(texts(page, "svg.genome text"))
     steps = "Number(document.querySelector('.dim.number').textContent.match(/best ([\\d,]+)/)[1].replace(',', ''))"
     pages.wait(f"{steps} >= 60")
     assert "fell" not in page.value("document.body.innerText")
@@ -262,8 +321,20 @@ def test_a_conversation(pages: WebPages, tmp_path: Path) -> None:
     page.press("Enter")
     pages.wait("document.querySelector('#stop').hidden && document.querySelectorAll('.assistant').length === 1")
     assert texts(page, ".assistant") == ["cdefgh"]
-    assert "tokens/s" in page.value("document.querySelector('#speed').textContent")
-    page.write("<b>x</b>")
+    speed = page.value("document.querySelector('#speed').textContent")
+    assert "tokens/s" in speed
+    assert f"context: {2 + 7} of" in speed  # the prompt, and the answer with its end
+    assert page.value("document.querySelector('#temperature').placeholder") == "0"
+    page.value("document.querySelector('#tokens').value = 2")
+    pages.press("Retry")
+    pages.wait("document.querySelector('#stop').hidden && document.querySelector('.assistant').textContent === 'cd'")
+    assert texts(page, ".user") == ["ab"]
+    stored = page.value("JSON.parse(sessionStorage.getItem(`talk ${location.pathname} ${document.title}`))")
+    assert [one["content"] for one in stored] == ["ab", "cd"]
+    pages.press("Edit message")
+    assert page.value("document.activeElement.value") == "ab"
+    assert texts(page, "#talk > :not(#empty)") == []
+    page.value("document.activeElement.value = '<b>x</b>'")
     page.press("Enter")
     pages.wait("document.querySelector('#stop').hidden")
     assert page.value("document.querySelectorAll('#talk b').length") == 0
@@ -278,7 +349,16 @@ def test_texts_are_compared(pages: WebPages, tmp_path: Path) -> None:
     pages.wait("document.querySelector('.similarity').textContent === 'Similarity 1.000'")
     page.value("document.querySelector('#text-1').value = 'another one'; 0")
     pages.press("Compare")
-    pages.wait("document.querySelector('.similarity').textContent !== 'Similarity 1.000'")
+    pages.wait("/^Similarity .*[^0]$/.test(document.querySelector('.similarity').textContent)")
+    for text, sentence in (("", "Write two texts."), ("word " * 200, "tokens; the model takes")):
+        page.value(
+            f"(box => {{ box.value = {text!r}; box.dispatchEvent(new Event('input')); }})"
+            "(document.querySelector('#text-1'))"
+        )
+        assert page.value("document.querySelector('.card-part').ariaBusy") == "true"  # what is shown is of other texts
+        pages.wait("document.querySelector('.card-part').ariaBusy === 'false'")
+        assert page.value("document.querySelector('.similarity').textContent") == "–"
+        assert sentence in page.value("document.body.innerText")
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys, monkeypatch) -> None:

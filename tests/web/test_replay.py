@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ from tests.devices import narrowed
 from tests.evolution.genomes import genome
 from tests.networks import tiny_llama
 from tests.web.networks import NETWORKS, rows_for
+from volumetric.clocked import Clocked
 from volumetric.clocked.clocked_stream import ClockedStream
 from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.evolution.genome import Genome
 from volumetric.generate import SamplingParams
 from volumetric.generate.encoder import pool
 from volumetric.generate.sampler import Sampler
+from volumetric.layers import Dense
 from volumetric.loaders.loaded_model import open_model
 from volumetric.network import OUTPUT, Network, Params, initialise
+from volumetric.network.grid import Coord, Grid, Port
 from volumetric.run import RunOptions, lower
 from volumetric.run.call_batch import greedy_ids
 from volumetric.web import export_network
@@ -30,7 +34,6 @@ from volumetric.web.replayed_network import ReplayedNetwork
 from volumetric.web.sources import recorded_kind
 from volumetric.web.variants import VARIANTS, WebVariant
 
-SOFTWARE = ("software",)
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CONTEXT = 64
 
@@ -63,7 +66,7 @@ def check_rows(name: str, tmp_path: Path) -> None:
     """Several rows in one call, and one row after the other where they are a sequence."""
     network = NETWORKS[name]()
     params = initialise(network, 4)
-    report = export_network(network, tmp_path / "x", params=params, rows=(1, 4), context=16, variants=SOFTWARE)
+    report = export_network(network, tmp_path / "x", params=params, rows=(1, 4), context=16)
     exported, x = replayed(tmp_path / "x"), rows_for(network, 4)
     executable = reference(network, params, 16)
     expected = executable.forward(executable.new_state(), x, last_only=False)
@@ -75,21 +78,38 @@ def check_rows(name: str, tmp_path: Path) -> None:
 
 
 def test_ticks_are_those_of_the_reference(tmp_path: Path) -> None:
-    check_ticks(3, tmp_path)
+    check_ticks(machine(3), 3, tmp_path)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [2, 8, 10])  # their outputs move within seven ticks
 def test_ticks_of_larger_machines_are_those_of_the_reference(seed: int, tmp_path: Path) -> None:
-    check_ticks(seed, tmp_path)
+    check_ticks(machine(seed), seed, tmp_path)
 
 
-def check_ticks(seed: int, tmp_path: Path) -> None:
+def test_each_of_four_inputs_arrives_on_its_own(tmp_path: Path) -> None:
+    coords = [Coord(0, 0, i) for i in range(4)]
+    network = Network(
+        grid=Grid(1, 1, 4),
+        layers=dict.fromkeys(coords, Dense(in_features=3, out_features=3, activation="tanh")),
+        input_shape=(3,),
+        inputs={f"port_{i}": Port(coord=coord, shape=(3,), combine="add") for i, coord in enumerate(coords[1:])},
+    )
+    clocked = Clocked(network=network, clocks={coords[1]: "every(3, 1)"}, hold={"port_2": "zero"})
+    check_ticks(clocked, 5, tmp_path)
+    manifest = json.loads((tmp_path / "x" / "network.json").read_text())
+    assert len(manifest["ticks"]["programs"]) == 16
+    described = {name: (port.get("every"), port.get("hold")) for name, port in manifest["inputs"].items()}
+    assert described == {
+        "input": (None, None), "port_0": ([3, 1], None), "port_1": (None, None), "port_2": (None, "zero"),
+    }  # fmt: skip
+
+
+def check_ticks(clocked: Clocked, seed: int, tmp_path: Path) -> None:
     """Ticks with and without rows of some inputs, and again after a reset."""
-    clocked, rng = machine(seed), np.random.default_rng(seed)
-    network = clocked.network
+    rng, network = np.random.default_rng(seed), clocked.network
     params = initialise(network, seed)
-    assert export_network(clocked, tmp_path / "x", params=params, variants=SOFTWARE).kind == "ticks"
+    assert export_network(clocked, tmp_path / "x", params=params).kind == "ticks"
     exported, stream = replayed(tmp_path / "x"), ClockedStream(ReferenceDevice(), clocked, params)
     seen = 0.0
     for _ in range(2):
@@ -108,18 +128,22 @@ def check_ticks(seed: int, tmp_path: Path) -> None:
     exported.close()
 
 
+@pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("name", ["mlp", pytest.param("language", marks=pytest.mark.thorough)])
-def test_a_variant_with_subgroups_gives_the_same(name: str, tmp_path: Path) -> None:
-    """That of the size that this GPU has, as GPUs of browsers mostly have 32 lanes and software adapters 4 or 8."""
+def test_a_variant_with_subgroups_gives_the_same(name: str, parts: int, tmp_path: Path) -> None:
+    """That of the size that this GPU has, and of half of it: subgroups may be larger than a variant needs.
+
+    GPUs of browsers mostly have 32 lanes or more, and software adapters 4 or 8.
+    """
     context = narrowed("native").context
     size = context.caps.subgroup_size
-    if not size:
+    if size < 2 * parts:
         pytest.skip("this GPU has no subgroups of one size")
-    here = WebVariant(label="subgroups here", subgroup_size=size, software=True)
+    here = WebVariant(label="subgroups here", subgroup_size=size // parts, software=True)
     network = tiny_llama() if name == "language" else NETWORKS[name]()
     params = initialise(network, 6)
     kind = recorded_kind(network, params=params, rows=(1, 4), context=CONTEXT)
-    write_folder(kind, tmp_path / "x", [here, VARIANTS["software"]])
+    write_folder(kind, tmp_path / "x", [here, VARIANTS["plain"]])
     exported = ReplayedNetwork(tmp_path / "x", context, (size, size))
     assert exported.replay.variant["label"] == "subgroups here"
     executable = reference(network, params)
@@ -131,14 +155,14 @@ def test_a_variant_with_subgroups_gives_the_same(name: str, tmp_path: Path) -> N
         x = rows_for(network, 3)
         near(exported.call({"input": x})[OUTPUT], executable.forward(executable.new_state(), x, last_only=False))
     exported.close()
-    assert replayed(tmp_path / "x").replay.variant["label"] == "software adapters"
+    assert replayed(tmp_path / "x").replay.variant["label"] == "no subgroups"
 
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Any:
     network, folder = tiny_llama(), tmp_path_factory.mktemp("llama") / "x"
     params = initialise(network, 2)
-    assert export_network(network, folder, params=params, context=CONTEXT, variants=SOFTWARE).kind == "language"
+    assert export_network(network, folder, params=params, context=CONTEXT).kind == "language"
     exported = replayed(folder)
     yield exported, network, params
     exported.close()
@@ -183,7 +207,7 @@ def test_drawn_tokens_are_those_of_the_reference(llama: Any, params: SamplingPar
 @pytest.mark.parametrize("family", ["gpt_oss_mxfp4", "gemma3", "mamba2", "qwen3_moe", "lfm2"])
 def test_families_give_the_logits_of_the_reference(family: str, tmp_path: Path) -> None:
     model = open_model(FIXTURES / "hf_tiny" / family)
-    assert export_network(model, tmp_path / "x", context=CONTEXT, variants=SOFTWARE).kind == "language"
+    assert export_network(model, tmp_path / "x", context=CONTEXT).kind == "language"
     exported, executable = replayed(tmp_path / "x"), reference(model.network, model.params)
     ids = np.random.default_rng(1).integers(0, exported.manifest["language"]["vocabulary"], 21).astype(np.int32)
     state = executable.new_state()
@@ -200,13 +224,16 @@ def test_encoders_give_the_embeddings_of_the_engine(name: str, tmp_path: Path) -
     import volumetric
 
     folder, text = FIXTURES / "hf_encoders" / name, "the cat sat on the mat"
-    export_network(folder, tmp_path / "x", context=24, rows=(8,), variants=SOFTWARE)
+    export_network(folder, tmp_path / "x", context=24, rows=(8,))
     exported, model = replayed(tmp_path / "x"), volumetric.load(folder, device="reference", context=24)
     encoder = exported.manifest["encoder"]
     assert model.tokenizer is not None
     ids = np.array(model.tokenizer.encode(text), np.int32)
     rows = {"tokens": ids, "token_type_ids": np.zeros(len(ids), np.int32)}
     hidden = exported.call(rows)["hidden"]
+    several = [{key: value[:count] for key, value in rows.items()} for count in (len(ids), 1, 3, len(ids) - 1)]
+    for part, outputs in zip(several, exported.call_together(several), strict=True):
+        near(outputs["hidden"], exported.call(part)["hidden"])
     [head] = encoder["heads"].values()
     pooling = encoder["pooling"] if "dense" in encoder["heads"] else [head["pooling"]]
     exported.manifest |= {"inputs": {"x": head["input"]}, "outputs": {"y": head["output"]}}
@@ -228,9 +255,9 @@ def test_a_champion_is_a_network_and_others_a_population(tmp_path: Path) -> None
     genomes = [
         genome([(0, 0, 3, w, True), (1, 1, 3, 0.7, True), (2, 3, 2, -w, True)], hidden=(3,)) for w in (0.5, -1.5)
     ]
-    assert export_network(genomes[0], tmp_path / "one", rows=(1,), variants=SOFTWARE).kind == "rows"
+    assert export_network(genomes[0], tmp_path / "one", rows=(1,)).kind == "rows"
     assert Genome.load(tmp_path / "one" / "genome.json") == genomes[0]
-    export_network(genomes, tmp_path / "all", samples=5, variants=SOFTWARE)
+    export_network(genomes, tmp_path / "all", samples=5)
     x = np.random.default_rng(0).standard_normal((5, genomes[0].interface.inputs)).astype(np.float32)
     champion, population = replayed(tmp_path / "one"), replayed(tmp_path / "all")
     expected = np.array([one.activate(x) for one in genomes], np.float32)

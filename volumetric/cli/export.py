@@ -24,6 +24,8 @@ def export(
     learn: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     title: str | None = None,
     licence: Annotated[str | None, Parameter(name=["--licence", "--license"])] = None,
+    author: str | None = None,
+    description: str | None = None,
     image: str | None = None,
     dtype: Annotated[str | None, Parameter(name=["--dtype", "--quantize", "-q"])] = None,
     context: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
@@ -50,6 +52,10 @@ def export(
         Heading of the page; default: the source's name.
     licence : str
         Licence of the weights, which the page shows; default: what the source's files say.
+    author : str
+        Who made the network, which the page shows.
+    description : str
+        A sentence on what the network does, under the title.
     image : str
         HEIGHTxWIDTH of the image that the network's input is; default: by the shape of the input.
     dtype : str
@@ -75,8 +81,8 @@ def export(
 
     with console.progress(f"exporting {source}…"):
         page = save_web(
-            source, out, single_file=single_file, title=title, licence=licence, image=_size_of(image), dtype=dtype,
-            context=context, learn=learn,
+            source, out, single_file=single_file, title=title, licence=licence, author=author,
+            description=description, image=_size_of(image), dtype=dtype, context=context, learn=learn,
         )  # fmt: skip
     console.write(f"{out}: {page.title} as a page ({page.view}), {byte_size(page.bytes)}\n")
     if single_file:

@@ -23,11 +23,13 @@ class EvolvedTask:
 
     Attributes
     ----------
+    problem : its name: a kind of problem, or what its fitness function is called
     environment : name of a Gymnasium environment, or ``""``
     inputs, outputs : names; may be empty
     samples : rows of inputs with their target or class, at most 400
     """
 
+    problem: str = ""
     environment: str = ""
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -59,11 +61,12 @@ def _read_task(config: Path) -> EvolvedTask | None:
         kind = problem.get("kind", "") if isinstance(problem, dict) else problem
         inputs, outputs = tuple(job.names.inputs), tuple(job.names.outputs)
         if kind != "gym":
-            return EvolvedTask(inputs=inputs, outputs=outputs, samples=_samples(open_problem(job)))
+            goal = str(job.fitness or kind)
+            return EvolvedTask(problem=goal, inputs=inputs, outputs=outputs, samples=_samples(open_problem(job)))
         environment = str(problem.get("id", ""))
         if environment == CARTPOLE:
             inputs = inputs or _CARTPOLE_INPUTS
-        return EvolvedTask(environment=environment, inputs=inputs, outputs=outputs)
+        return EvolvedTask(problem=environment, environment=environment, inputs=inputs, outputs=outputs)
     except (VolumetricError, OSError):
         return None  # the page only lacks names and samples
 

@@ -73,7 +73,8 @@ def export_network(
     rows : numbers of rows of calls, for networks on rows; prompts of language models have their own
     context : most tokens; None: 1024 for language models, 128 for encoders, or what the model has learned if it is less
     dtype : scheme to which weights of a file are converted
-    variants : names of `volumetric.web.variants.VARIANTS`; None: ``("subgroups", "plain")``
+    variants : names of `volumetric.web.variants.VARIANTS`; None: ``("subgroups", "plain")``, and ``"software"`` for
+        networks with kernels that adapters on the CPU may not finish compiling
     title : short name; None: the source's
     samples : samples of a launch of a population
     learn : export the updates, too, so that the network learns in the page, see `LearnerNetwork`; True: by Adam, from
@@ -92,24 +93,34 @@ def export_network(
         source, params=params, rows=tuple(rows), context=context, dtype=dtype, title=title, samples=samples,
         learn=learn,
     )  # fmt: skip
-    return write_folder(kind, folder, chosen)
+    return write_folder(kind, folder, chosen, only_paying=variants is None)
 
 
 def write_folder(
-    kind: RecordedKind, folder: str | os.PathLike[str], variants: Sequence[WebVariant], extra: Mapping[str, Any] = {}
+    kind: RecordedKind,
+    folder: str | os.PathLike[str],
+    variants: Sequence[WebVariant],
+    extra: Mapping[str, Any] = {},
+    *,
+    only_paying: bool = False,
 ) -> ExportReport:
     """Record a network for each variant, and write the folder; raises as `export_network`.
 
     Parameters
     ----------
+    variants : in the order of preference; the last one runs everywhere
     extra : further entries of network.json
+    only_paying : leave out variants by which the network gains nothing
     """
     with new_directory(folder, MANIFEST) as home:
         pieces, modules = WeightPieces(home), ModuleTable()
         recorded: list[dict[str, Any]] = []
         entries: dict[str, Any] | None = None
         try:
-            for variant in variants:
+            for variant in reversed(variants):
+                labels = [one["label"] for one in recorded[0]["pipelines"]] if recorded else []
+                if only_paying and recorded and not variant.pays(labels):
+                    continue
                 writer = VariantWriter(variant, modules, pieces)
                 own = _record(kind, writer)
                 if entries is not None and own != entries:
@@ -118,6 +129,7 @@ def write_folder(
                 recorded.append(writer.finish())
         finally:
             listed = pieces.close()
+        recorded.reverse()
         manifest = {
             "format": FORMAT,
             "version": VERSION,

@@ -44,10 +44,7 @@ class LearnerRecording:
     ) -> None:
         self._params, self._config, self._steps, self._writer = params, config, steps, writer
         self._batches, self._classes, self._inputs = sorted(set(batches)), classes, inputs
-        caps = writer.variant.caps
-        # The variant without needs runs on software adapters, too, which take minutes to compile long code.
-        caps = caps if caps.subgroup_size else replace(caps, unroll=1)
-        self._context = RecordingContext(caps, features=writer.variant.features)
+        self._context = RecordingContext(writer.variant.caps, features=writer.variant.features)
         self._learner = DeviceLearner(network, params, config.learner, GpuGraphs(self._context))
         if not isinstance(self._learner.time, WholeTime) or not isinstance(self._learner.credit, BackpropCredit):
             raise UnsupportedError(

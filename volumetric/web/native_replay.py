@@ -18,6 +18,7 @@ from volumetric.devices.gpu.gpu_commands import Command, CopyCommand, PassComman
 from volumetric.devices.gpu.gpu_context import BoundDispatch
 from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, CallRows, WorkgroupGrid
 from volumetric.web.export_network import FORMAT, MANIFEST, VERSION
+from volumetric.web.variants import FALLBACK
 
 if TYPE_CHECKING:
     from volumetric.devices.gpu.open_gpu import OpenGpu
@@ -53,8 +54,9 @@ class NativeReplay:
         home = Path(folder)
         self.manifest: dict[str, Any] = _read_manifest(home)
         self.context: OpenGpu = context
+        features = context.features | ({FALLBACK} if context.software else set())
         self.variant: dict[str, Any] = next(
-            one for one in self.manifest["variants"] if _meets(one["needs"], context.features, subgroup_sizes)
+            one for one in self.manifest["variants"] if _meets(one["needs"], features, subgroup_sizes)
         )
         self._executor = context.new_executor()
         self._pieces = _Pieces(home, self.manifest["pieces"])
@@ -201,5 +203,4 @@ def _read_manifest(home: Path) -> dict[str, Any]:
 
 def _meets(needs: Mapping[str, Any], features: frozenset[str], sizes: tuple[int, int]) -> bool:
     """Return whether a GPU has what a variant needs."""
-    size = needs["subgroup"]
-    return features.issuperset(needs["features"]) and size in (0, sizes[0]) and size in (0, sizes[1])
+    return features.issuperset(needs["features"]) and needs["subgroup"] <= sizes[0]

@@ -19,6 +19,7 @@ SINGLE_BYTES: Final = 32 << 20
 _TITLE: Final = "<title>A network</title>"
 _TEXTS: Final = {
     "language": ("text.js", "language.js"), "encoder": ("text.js", "encoder.js"), "learner": ("learner.js",),
+    "ticks": ("ticks.js",),
 }  # fmt: skip
 """Kind → scripts that the engine loads for it alone."""
 _CONTROLS: Final = "controls.css"

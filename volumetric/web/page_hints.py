@@ -72,6 +72,8 @@ def page_hints(
         raise SpecError("only a network of independent rows with one input reads an image", hint="leave the image out")
     if task is not None and task.environment == CARTPOLE and _reads_cartpole(inputs):
         hints["view"] = "cartpole"
+    if task is not None and task.problem:
+        hints["evolved"] = task.problem
     if task is not None and task.samples:
         hints["samples"] = [{"x": list(x), "y": y} for x, y in task.samples]
     return hints
@@ -87,7 +89,10 @@ def genome_drawing(genome: Any, task: EvolvedTask | None = None) -> dict[str, An
     members: dict[int, list[int]] = {}
     for node, column in sorted(columns.items()):
         members.setdefault(column, []).append(node)
-    names = dict(enumerate(task.inputs)) | {wide + i: name for i, name in enumerate(task.outputs)} if task else {}
+    names: dict[int, str] = {}
+    if task is not None:
+        outputs = task.outputs or (("push",) if task.environment == CARTPOLE and out == 1 else ())
+        names = dict(enumerate(task.inputs)) | {wide + i: name for i, name in enumerate(outputs)}
 
     def place(node: int, column: int) -> dict[str, Any]:
         beside = members[column]

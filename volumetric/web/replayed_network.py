@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from volumetric.base._typing import F32Array
 from volumetric.base.errors import GenerationError, ShapeError, UnsupportedError
+from volumetric.devices.gpu.call_schedule import SequenceSpan, control_words, count_rows
 from volumetric.devices.gpu.draw_plans import UNCERTAIN, DrawnRow
 from volumetric.devices.gpu.kernels import token_draw
 from volumetric.devices.gpu.kernels.dispatch import CallRows
@@ -69,6 +70,20 @@ class ReplayedNetwork:
             self.position += taken
             at += taken
         return {name: np.concatenate([one[name] for one in outputs]) for name in outputs[0]}
+
+    def call_together(self, texts: Sequence[Mapping[str, NDArray[Any]]]) -> list[dict[str, F32Array]]:
+        """Return the outputs of several whole texts, all in one call, of an encoder that has such a call."""
+        control, lengths = self.manifest["calls"]["control"], [len(next(iter(text.values()))) for text in texts]
+        spans = [SequenceSpan(control["line"], 0, length) for length in lengths]
+        counted = count_rows(spans, control["block"], singles=control["singles"])
+        for name, port in self.manifest["inputs"].items():
+            self._write(port, np.concatenate([text[name] for text in texts]))
+        self.replay.write(control["buffer"], control_words(spans, counted, control["block"]))
+        self.replay.submit([self.manifest["encoder"]["together"]["program"]], counted)
+        ends = np.cumsum(lengths)[:-1]
+        outputs = {name: self._read(port, sum(lengths)) for name, port in self.manifest["outputs"].items()}
+        parts = {name: np.split(values, ends) for name, values in outputs.items()}
+        return [{name: part[i] for name, part in parts.items()} for i in range(len(texts))]
 
     def tick(self, rows: Mapping[str, NDArray[Any]]) -> dict[str, F32Array]:
         """Run a tick at which one row of some inputs arrives, and return the outputs."""

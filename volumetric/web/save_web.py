@@ -51,6 +51,8 @@ def save_web(
     params: Params | None = None,
     title: str | None = None,
     licence: str | None = None,
+    author: str | None = None,
+    description: str | None = None,
     image: tuple[int, int] | None = None,
     rows: Sequence[int] = (1, 64),
     context: int | None = None,
@@ -70,6 +72,8 @@ def save_web(
     params : weights of a network
     title : heading of the page; None: the source's name
     licence : licence of the weights, which the page shows; None: what the source's files say
+    author : who made the network, which the page shows
+    description : a sentence on what it does, under the title
     image : height and width of the image that the network's input is; None: by its shape
     rows, context, dtype, variants, learn : as for `volumetric.web.export_network`
 
@@ -90,9 +94,11 @@ def save_web(
         """Write network.json with the page's hints, and weights; return the former."""
         export_network(_plain(source), folder, **options)
         network = json.loads((folder / MANIFEST).read_text("utf-8"))
-        if licence is not None:
-            network["origin"]["licence"] = licence
+        stated = {"licence": licence, "author": author}
+        network["origin"] |= {name: text for name, text in stated.items() if text is not None}
         network["ui"] = _hints(network, folder, task, image)
+        if description is not None:
+            network["ui"]["description"] = description
         (folder / MANIFEST).write_text(json.dumps(network, ensure_ascii=False, separators=(",", ":")), "utf-8")
         return network
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from volumetric.devices.gpu.row_limits import CallLimits
 from volumetric.generate.hidden_states import HIDDEN, with_hidden
@@ -16,6 +16,9 @@ from volumetric.run.lower import lower
 from volumetric.web.call_recording import CallRecording
 from volumetric.web.row_networks import recording_device
 from volumetric.web.variant_writer import VariantWriter
+
+TOGETHER: Final = 1024
+"""Rows of a call of several texts."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class TextEncoderModel:
     def record(self, writer: VariantWriter) -> dict[str, Any]:
         """Record calls of whole texts; see `RecordedKind.record`."""
         loaded = self.model
-        device = recording_device(writer, CallLimits(self.tokens, self.tokens))
+        most = max(self.tokens, TOGETHER)
+        device = recording_device(writer, CallLimits(most, most))
         executable = device.compile(
             lower(with_hidden(loaded), self.tokens), loaded.params, RunOptions(context=self.tokens)
         )
@@ -47,6 +51,7 @@ class TextEncoderModel:
         output = OUTPUT if loaded.hidden is None else HIDDEN
         counts = sorted({min(count, recording.most_rows) for count in (*self.rows, self.tokens)})
         programs = [recording.program(f"rows {count}", count, outputs=[output]) for count in counts]
+        several = [recording.program(f"rows {most}", most, outputs=[output])] if executable.can_pool else []
         inputs, outputs = recording.ports()
         sentences = loaded.sentences or SentenceEncoding()
         heads = {"dense": sentences.dense, "classify": loaded.head}
@@ -63,6 +68,7 @@ class TextEncoderModel:
             "states": recording.states(),
             "encoder": {
                 "tokens": counts[-1],
+                "together": several[0] if several else None,
                 "tokenizer": "tokenizer.json" if "tokenizer.json" in self.files else None,
                 "pooling": list(sentences.pooling),
                 "normalise": sentences.normalise,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,7 +10,12 @@ from volumetric.base.errors import SpecError
 from volumetric.devices.gpu.kernels.dispatch import Caps
 
 MAX_BINDING: Final = 128 << 20
-_SOFTWARE: Final[dict[str, Any]] = {"unroll": 2, "invocations": 2048}
+FALLBACK: Final = "fallback-adapter"
+"""What variants for adapters that run on the CPU need. It stands among the features, but WebGPU has none of this name:
+engines that do not know it find it absent, and take another variant."""
+_SOFTWARE: Final[dict[str, Any]] = {"unroll": 1, "invocations": 2048}
+_GRAPHS: Final = "graph/"
+"""Beginning of the names of kernels that an adapter on the CPU may not finish compiling; the others are short."""
 ALIGNMENT: Final = 256
 
 
@@ -20,8 +26,10 @@ class WebVariant:
     Attributes
     ----------
     label : for people
-    subgroup_size : size of all subgroups of the GPU; 0: it need not have any
-    software : cut for adapters that run on the CPU: a few threads, and seconds to compile long straight-line code
+    subgroup_size : lanes that surely run together: the size of the GPU's smallest subgroups, or less; 0: it need not
+        have any
+    software : cut for adapters that run on the CPU, and for them alone: a few threads, and minutes to compile long
+        straight-line code
     """
 
     label: str
@@ -30,7 +38,7 @@ class WebVariant:
 
     @property
     def features(self) -> frozenset[str]:
-        """Features of WebGPU that it needs."""
+        """Features of WebGPU that its shaders enable."""
         return frozenset({"subgroups"} if self.subgroup_size else ())
 
     @property
@@ -49,16 +57,24 @@ class WebVariant:
 
     def needs(self) -> dict[str, Any]:
         """Return what an adapter must have, in the form of the format."""
-        return {"features": sorted(self.features), "subgroup": self.subgroup_size, "limits": {}}
+        features = sorted({*self.features, *((FALLBACK,) if self.software else ())})
+        return {"features": features, "subgroup": self.subgroup_size, "limits": {}}
+
+    def pays(self, labels: Iterable[str]) -> bool:
+        """Return whether a network gains by it whose pipelines have these labels where no variant but the last runs."""
+        return not self.software or any(label.startswith(_GRAPHS) for label in labels)
 
 
 VARIANTS: Final[dict[str, WebVariant]] = {
-    "subgroups": WebVariant(label="subgroups of 32", subgroup_size=32),
-    "plain": WebVariant(label="no subgroups"),
     "software": WebVariant(label="software adapters", software=True),
+    "subgroups": WebVariant(label="subgroups of 32", subgroup_size=32),
+    "subgroups16": WebVariant(label="subgroups of 16", subgroup_size=16),
+    "subgroups8": WebVariant(label="subgroups of 8", subgroup_size=8),
+    "plain": WebVariant(label="no subgroups"),
 }
-"""Name → variant, in the order of preference. The last two run wherever there is WebGPU."""
-DEFAULT: Final = ("subgroups", "plain")
+"""Name → variant, in the order of preference. The last one runs wherever there is WebGPU."""
+DEFAULT: Final = ("software", "subgroups", "plain")
+"""Variants of an export; those that do not pay are left out."""
 
 
 def chosen_variants(names: tuple[str, ...] | None) -> list[WebVariant]:
@@ -73,6 +89,6 @@ def chosen_variants(names: tuple[str, ...] | None) -> list[WebVariant]:
     if unknown:
         raise SpecError(f"variants: there is no variant {unknown[0]!r}", hint=f"known: {', '.join(VARIANTS)}")
     variants = [variant for name, variant in VARIANTS.items() if name in chosen]
-    if not variants or variants[-1].subgroup_size:
-        raise SpecError("variants: none of them runs on GPUs without subgroups", hint="add 'plain'")
+    if VARIANTS["plain"] not in variants:
+        raise SpecError("variants: none of them runs on every GPU", hint="add 'plain'")
     return variants

@@ -43,10 +43,12 @@ class GpuAdapter:
     ----------
     offers : implementation → its adapter, which opens the GPU; at least one
     refusals : implementation → why it does not offer this GPU
+    key : model, and number among the GPUs of this model
     """
 
     offers: Mapping[str, Any]
     refusals: Mapping[str, str] = field(default_factory=dict)
+    key: tuple[object, ...] = ()
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -62,6 +64,13 @@ class GpuAdapter:
     def identity(self) -> str:
         """Name and driver."""
         return f"{self.info['device']} {self.info['description']}"
+
+    def listed_again(self) -> GpuAdapter:
+        """Return this GPU with fresh offers: each of them opens one device. Raises `DeviceError` if it is gone."""
+        for adapter in ranked_adapters():
+            if adapter.key == self.key:
+                return adapter
+        raise DeviceError(f"{self.info['device']} is not listed any more", hint="`volumetric devices` lists the GPUs")
 
 
 def ranked_adapters() -> list[GpuAdapter]:
@@ -99,6 +108,7 @@ def ranked_adapters() -> list[GpuAdapter]:
         GpuAdapter(
             {name: by_key[key] for name, by_key in listed.items() if key in by_key},
             {name: why for name, why in refusals.items() if key not in listed.get(name, {})},
+            key,
         )
         for key in keys
     ]

@@ -83,7 +83,7 @@ def choose_implementation(
 
 def measure_implementation(adapter: GpuAdapter, name: str) -> ImplementationSpeed:
     """Open a GPU by one implementation, measure it, and close it."""
-    context = OpenGpu(adapter, name)
+    context = OpenGpu(adapter.listed_again(), name)
     try:
         return measure_speed(context)
     finally:

@@ -12,13 +12,16 @@ export function deviceLine({ device, variant }) {
 export function about(network) {
   const { origin, weightBytes: bytes, kind, ui } = network;
   const facts = [
-    ["Network", origin?.name], ["From", origin?.source], ["Licence of the weights", origin?.licence ?? "not stated"],
-    ["Weights", bytes ? `${(bytes / 1e6).toFixed(bytes < 1e6 ? 3 : 1)} MB` : null], ["Parameters", ui?.parameters?.toLocaleString?.("en")],
-    ["Kind", kind], ["Made with", origin?.engine],
+    ["Network", origin?.name], ["Made by", origin?.author], ["From", origin?.source], ["Evolved for", ui?.evolved],
+    ["Licence of the weights", origin?.licence ?? "not stated"],
+    ["Weights", bytes ? size(bytes) : null], ["Kind", kind], ["Made with", origin?.engine],
   ];
   const rows = facts.filter(([, value]) => value).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))]);
   return h("details", { class: "about" },
     h("summary", {}, "About this network"),
     h("dl", {}, rows),
+    origin?.licence ? null : h("p", { class: "dim" }, "Ask whoever made this page before you use the weights or pass them on. An export states their licence with --licence."),
     h("p", { class: "dim" }, "It runs on your GPU, in this page. Nothing that you enter leaves it."));
 }
+
+const size = bytes => (bytes < 1e5 ? `${bytes.toLocaleString("en")} bytes` : `${(bytes / 1e6).toFixed(1)} MB`);

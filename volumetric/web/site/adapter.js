@@ -17,11 +17,16 @@ export async function requestAdapter() {
   return adapter;
 }
 
+/** What variants for adapters that run on the CPU need; WebGPU has no feature of this name. */
+const FALLBACK = "fallback-adapter";
+
+const isFallback = adapter => adapter.info?.isFallbackAdapter ?? adapter.isFallbackAdapter === true;
+
 /** What a page tells of the GPU. */
 export function adapterInfo(adapter, hidden = []) {
-  const { vendor = "", architecture = "", description = "", isFallbackAdapter = false, subgroupMinSize = 0, subgroupMaxSize = 0 } = adapter.info ?? {};
+  const { vendor = "", architecture = "", description = "", subgroupMinSize = 0, subgroupMaxSize = 0 } = adapter.info ?? {};
   const features = [...adapter.features].filter(name => !hidden.includes(name)).sort();
-  return { vendor, architecture, description, software: isFallbackAdapter || adapter.isFallbackAdapter === true, subgroups: [subgroupMinSize, subgroupMaxSize], features };
+  return { vendor, architecture, description, software: isFallback(adapter), subgroups: [subgroupMinSize, subgroupMaxSize], features };
 }
 
 /** The first variant whose needs the adapter meets; features named in `hidden` count as absent. */
@@ -34,10 +39,9 @@ export function chooseVariant(variants, adapter, hidden = []) {
 
 /** What an adapter lacks of some needs, as text; empty if nothing. */
 function lacks({ features = [], subgroup = 0, limits = {} }, adapter, hidden) {
-  const absent = features.find(name => hidden.includes(name) || !adapter.features.has(name));
+  const absent = features.find(name => hidden.includes(name) || !(name === FALLBACK ? isFallback(adapter) : adapter.features.has(name)));
   if (absent) return absent;
-  const { subgroupMinSize, subgroupMaxSize } = adapter.info ?? {};
-  if (subgroup && (subgroupMinSize !== subgroup || subgroupMaxSize !== subgroup)) return `subgroups of ${subgroup}`;
+  if (subgroup && !(adapter.info?.subgroupMinSize >= subgroup)) return `subgroups of ${subgroup}`;
   const low = Object.entries(limits).find(([name, value]) => !(adapter.limits[name] >= value));
   return low ? `${low[0]} of ${low[1]} (it has ${adapter.limits[low[0]] ?? "none"})` : "";
 }
@@ -45,7 +49,7 @@ function lacks({ features = [], subgroup = 0, limits = {} }, adapter, hidden) {
 /** Return a device with what a variant needs. */
 export async function requestDevice(adapter, { features = [], limits = {} } = {}) {
   try {
-    return await adapter.requestDevice({ requiredFeatures: features, requiredLimits: limits });
+    return await adapter.requestDevice({ requiredFeatures: features.filter(name => name !== FALLBACK), requiredLimits: limits });
   } catch (error) {
     throw new DeviceLimitError(`The GPU does not start: ${error.message}.`, "Close other pages that use the GPU, and load this one again.");
   }

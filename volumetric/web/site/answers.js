@@ -2,6 +2,9 @@
 import { h, short } from "./elements.js";
 import { widthOf } from "./fields.js";
 
+const MOST_CLASSES = 20; // that are all shown; of more, the likeliest are
+const MOST_NUMBERS = 64;
+
 /** Return names of the numbers of an output. */
 export function namesOf(network, port) {
   const description = network.outputs[port], width = widthOf(description), hints = network.ui?.outputs?.[port] ?? {};
@@ -30,11 +33,13 @@ export function answers(network) {
   const live = h("p", { class: visible ? "answer" : "unseen", role: "status", "aria-live": "polite" });
   const parts = Object.keys(network.outputs).map(port => {
     const names = namesOf(network, port);
-    const rows = names.map(name => {
-      const fill = h("span", { class: "fill" }), value = h("span", { class: "value number" });
-      return { fill, value, element: h("li", {}, h("span", { class: "name", title: name }, name), h("span", { class: "bar" }, fill), value) };
+    const classes = areClasses(network, port), most = classes ? MOST_CLASSES : MOST_NUMBERS;
+    const rows = names.slice(0, most).map(() => {
+      const name = h("span", { class: "name" }), fill = h("span", { class: "fill" }), zero = h("span", { class: "zero", hidden: true }), value = h("span", { class: "value number" });
+      return { name, fill, zero, value, element: h("li", {}, name, h("span", { class: "bar" }, fill, zero), value) };
     });
-    return { port, names, rows, element: h("ul", { class: "bars", "aria-label": network.outputs[port].label ?? port }, rows.map(row => row.element)) };
+    const rest = names.length > most ? h("p", { class: "note" }, `The ${classes ? "likeliest" : "first"} ${most} of ${names.length.toLocaleString("en")}.`) : null;
+    return { port, names, rows, element: h("div", {}, h("ul", { class: "bars", "aria-label": network.outputs[port].label ?? port }, rows.map(row => row.element)), rest) };
   });
   let spoken = 0;
   const element = h("div", { class: "answers" }, live, parts.map(part => part.element));
@@ -46,7 +51,13 @@ export function answers(network) {
         const values = meaning(network, port, outputs[port]), classes = areClasses(network, port);
         const low = Math.min(0, ...values), high = Math.max(1, ...values), span = high - low;
         const best = values.indexOf(Math.max(...values));
-        rows.forEach(({ fill, value, element: row }, i) => {
+        const order = [...values.keys()];
+        if (classes && names.length > rows.length) order.sort((a, b) => values[b] - values[a]);
+        rows.forEach(({ name, fill, zero, value, element: row }, r) => {
+          const i = order[r];
+          if (name.textContent !== names[i]) name.textContent = name.title = names[i];
+          zero.hidden = low === 0;
+          zero.style.left = `${100 * -low / span}%`;
           const from = (Math.min(0, values[i]) - low) / span, to = (Math.max(0, values[i]) - low) / span;
           fill.style.left = `${100 * from}%`;
           fill.style.width = `${100 * (to - from)}%`;

@@ -4,16 +4,19 @@ import { controlWords, gridRows } from "./control_block.js";
 import { InputError } from "./errors.js";
 import { checkControl, checkPort, wrong } from "./network_file.js";
 import { packedRows, unpackedRows } from "./ports.js";
+import { TextCalls } from "./text_calls.js";
 
 export class Encoder {
   #machine;
   #about;
   #texts;
+  #calls;
 
   constructor(machine, texts) {
     this.#machine = machine;
     this.#about = machine.network.encoder;
     this.#texts = texts;
+    this.#calls = new TextCalls(machine);
     for (const [name, { control, input, output }] of Object.entries(this.#about.heads ?? {})) {
       checkControl(control, `encoder.heads.${name}.control`);
       checkPort(input, `encoder.heads.${name}.input`);
@@ -30,37 +33,39 @@ export class Encoder {
     return ids;
   }
 
-  /** Return the vector of a text. */
-  async embed(text, { prompt = this.#about.default_prompt ?? null } = {}) {
+  /** Return the vector of a text, or of each of several. */
+  async embed(texts, { prompt = this.#about.default_prompt ?? null } = {}) {
     const { prompts = {}, pooling, normalise, include_prompt: included, heads = {} } = this.#about;
     if (prompt !== null && !Object.hasOwn(prompts, prompt)) throw new InputError(`There is no prompt ${JSON.stringify(prompt)}.`, `There are: ${Object.keys(prompts).join(", ") || "none"}.`);
     const before = prompt === null ? "" : prompts[prompt];
     const skipped = before && included === false ? this.#promptTokens(before) : 0;
-    const rows = await this.#rows(this.encode(before + text));
-    let vector = pooled(rows, pooling, skipped);
-    if (heads.dense) vector = await this.#head(heads.dense, vector);
-    return normalise ? unit(vector) : vector;
+    return this.#each(texts, before, async rows => {
+      let vector = pooled(rows, pooling, skipped);
+      if (heads.dense) vector = await this.#head(heads.dense, vector);
+      return normalise ? unit(vector) : vector;
+    });
   }
 
-  /** Return the scores of a text's classes. */
-  async classify(text) {
+  /** Return the scores of a text's classes, or of those of each of several. */
+  async classify(texts) {
     const head = this.#about.heads?.classify;
     if (!head) throw new InputError("This model has no classes.", "Use embed().");
-    return this.#head(head, pooled(await this.#rows(this.encode(text)), [head.pooling], 0));
+    return this.#each(texts, "", rows => this.#head(head, pooled(rows, [head.pooling], 0)));
+  }
+
+  /** Make something of the rows of one text, or of each of several. */
+  async #each(texts, before, make) {
+    const list = Array.isArray(texts) ? texts : [texts];
+    const ids = list.map(text => this.encode(typeof text === "string" ? before + text : text));
+    const results = [];
+    for await (const rows of this.#calls.hidden(ids)) results.push(await make(rows));
+    return Array.isArray(texts) ? results : results[0];
   }
 
   /** Tokens of a prompt at the start of a text, without the one that ends a text. */
   #promptTokens(prompt) {
     const alone = this.encode(prompt);
     return alone.length - (alone.at(-1) === this.encode("").at(-1));
-  }
-
-  async #rows(ids) {
-    const { inputs } = this.#machine.network;
-    const values = Object.fromEntries(Object.keys(inputs).map(name => [name, name === "tokens" ? Int32Array.from(ids) : new Int32Array(ids.length)]));
-    const { hidden } = await this.#machine.calls.run(values);
-    const width = hidden.length / ids.length;
-    return ids.map((_, i) => hidden.subarray(i * width, (i + 1) * width));
   }
 
   /** Run a network that reads one pooled row. */

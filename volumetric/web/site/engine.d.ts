@@ -20,11 +20,11 @@ export interface LoadOptions {
   signal?: AbortSignal;
   /** Run in a worker (the default), so that the page stays alive. */
   worker?: boolean;
-  /** Addresses of worker.js, text.js, language.js and encoder.js, where they do not lie beside engine.js. */
+  /** Addresses of worker.js, text.js, language.js, encoder.js and ticks.js, where they do not lie beside engine.js. */
   addresses?: Record<string, string>;
   /** Name and text of all modules, each after those that it imports: for a worker in a page that is one file. */
   modules?: [string, string][];
-  /** Features of the adapter to do without, to try another variant. */
+  /** Features of the adapter to do without, to try another variant; `fallback-adapter` hides that it runs on the CPU. */
   hide?: string[];
 }
 
@@ -51,7 +51,7 @@ export interface Port {
 export interface Info {
   kind: "rows" | "sequences" | "stream" | "ticks" | "language" | "encoder" | "population" | "learner";
   title: string;
-  origin: { name?: string | null; source?: string | null; licence?: string | null; engine?: string | null };
+  origin: { name?: string | null; source?: string | null; licence?: string | null; author?: string | null; engine?: string | null };
   inputs: Record<string, Port>;
   outputs: Record<string, Port>;
   ui: Record<string, unknown>;
@@ -63,6 +63,8 @@ export interface Info {
   streams: boolean;
   language: { vocabulary: number; context: number; defaults: Record<string, number>; chats: boolean; text: boolean } | null;
   encoder: { tokens: number; prompts: string[]; classes: string[] | null } | null;
+  /** Which inputs may get rows at a tick, for clocked networks. */
+  ticks: { programs: { fed: string[]; program: string }[] } | null;
   population: Record<string, unknown> | null;
   learner?: Record<string, unknown>;
 }

@@ -15,15 +15,16 @@ export function fieldsOf(network) {
       const { name = description.names?.[i], low = most.low, high = most.high, value } = hints[i] ?? {};
       const range = low < high ? { low, high } : most;
       const at = Number.isFinite(value) ? value : Math.min(range.high, Math.max(range.low, 0));
-      return { port, name: String(name ?? (width > 1 ? `${port} ${i + 1}` : port)), ...range, value: at, step: whole ? 1 : (range.high - range.low) / 200 };
+      return { port, name: String(name ?? (width > 1 ? `${port} ${i + 1}` : port)), ...range, value: at, step: whole ? 1 : roundStep((range.high - range.low) / 200) };
     });
   });
 }
 
-/** Return rows of numbers of all fields as the arrays that `run` takes. */
-export function inputsOf(network, fields, rows) {
+/** Return rows of numbers of all fields as the arrays that `run` takes, of all ports or of some. */
+export function inputsOf(network, fields, rows, ports = Object.keys(network.inputs)) {
   const inputs = {};
-  for (const [port, { dtype }] of Object.entries(network.inputs)) {
+  for (const port of ports) {
+    const { dtype } = network.inputs[port];
     const columns = fields.flatMap((field, i) => (field.port === port ? [i] : []));
     inputs[port] = (dtype === "int32" ? Int32Array : Float32Array).from(rows.flatMap(row => columns.map(i => row[i])));
   }
@@ -41,8 +42,10 @@ export function sliders(fields, changed) {
       if (!Number.isFinite(value)) return;
       values[i] = value;
       other.value = other === box ? rounded(value) : value;
+      slide.setAttribute("aria-valuetext", rounded(value)); // the slider's own value has many digits
       changed(values);
     };
+    slide.setAttribute("aria-valuetext", rounded(field.value));
     slide.addEventListener("input", () => take(slide.valueAsNumber, box));
     box.addEventListener("input", () => take(box.valueAsNumber, slide));
     return h("div", { class: "field" }, h("span", { class: "field-name", title: name }, name), slide, box);
@@ -57,11 +60,18 @@ export function sliders(fields, changed) {
         values[i] = value;
         const [, slide, box] = rows[i].children;
         slide.value = value;
+        slide.setAttribute("aria-valuetext", rounded(value));
         box.value = rounded(value);
       });
       changed(values);
     },
   };
+}
+
+/** The largest of 1, 2 or 5 times a power of ten that is not above a number. */
+function roundStep(most) {
+  const ten = 10 ** Math.floor(Math.log10(most));
+  return ten * (most >= 5 * ten ? 5 : most >= 2 * ten ? 2 : 1);
 }
 
 const rounded = value => String(Number(value.toPrecision(4)));

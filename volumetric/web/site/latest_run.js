@@ -22,4 +22,4 @@ export function latestRun(model, answer, fail) {
 }
 
 /** A time as text. */
-export const milliseconds = time => `${time < 10 ? time.toFixed(1) : Math.round(time)} ms`;
+export const milliseconds = time => (time < 1e4 ? `${time < 10 ? time.toFixed(1) : Math.round(time)} ms` : `${(time / 1e3).toFixed(1)} s`);

@@ -33,8 +33,8 @@ export async function openMachine(source, { addresses = {}, hide = [] } = {}, em
     writeInline(device, variant, machine.buffers);
     const total = network.pieces.reduce((sum, piece) => sum + piece.bytes, 0);
     let before = 0;
-    const texts = machine.loadTexts(source, addresses);
-    texts.catch(() => {}); // reported below, unless a piece fails first
+    const parts = machine.loadParts(source, addresses);
+    parts.catch(() => {}); // reported below, unless a piece fails first
     for (const [number, piece] of network.pieces.entries()) {
       const bytes = await source.piece(piece, (loaded, cached) => emit({ stage: "weights", loaded: before + loaded, total, cached }));
       stopIfAsked();
@@ -42,7 +42,7 @@ export async function openMachine(source, { addresses = {}, hide = [] } = {}, em
       before += piece.bytes;
       await device.queue.onSubmittedWorkDone(); // so that copies on their way stay below one piece
     }
-    await texts;
+    await parts;
     emit({ stage: "kernels", loaded: total, total });
     await machine.prepare();
     stopIfAsked();
@@ -74,7 +74,7 @@ export class Machine {
     this.readback = new Readback(device);
     this.sequences = new Sequences(this);
     this.calls = network.calls ? new Calls(this) : null;
-    this.language = this.encoder = null;
+    this.language = this.encoder = this.TickStream = null;
     for (const port of [...Object.values(network.inputs), ...Object.values(network.outputs)]) this.buffer(port.buffer);
     /** A promise of the error, if the GPU is lost; a network that is closed is not lost. */
     this.lost = new Promise(resolve => {
@@ -98,23 +98,24 @@ export class Machine {
       streams: Boolean(ticks) || Boolean(calls && !calls.independent && !calls.whole && !language && !encoder),
       language: language ? { vocabulary: language.vocabulary, context: language.context, defaults: language.defaults ?? {}, chats: this.language?.texts.chats ?? false, text: this.language?.texts.hasTokenizer ?? false } : null,
       encoder: encoder ? { tokens: encoder.tokens, prompts: Object.keys(encoder.prompts ?? {}), classes: encoder.heads?.classify?.output?.names ?? null } : null,
-      population: population ?? null, learner,
+      ticks: ticks ?? null, population: population ?? null, learner,
     };
   }
 
-  /** Load tokenizer and template, if the network has texts. */
-  async loadTexts(source, addresses) {
-    const { language, encoder } = this.network;
-    const about = language ?? encoder;
+  /** Load what only this kind of network needs: its streams, or tokenizer and template. */
+  async loadParts(source, addresses) {
+    const { language, encoder, ticks } = this.network, about = language ?? encoder;
+    const part = name => import(addresses[name] ?? new URL(name, import.meta.url).href);
+    if (ticks) this.TickStream = (await part("ticks.js")).TickStream;
     if (!about) return;
-    const text = await import(addresses["text.js"] ?? new URL("./text.js", import.meta.url).href);
+    const text = await part("text.js");
     const json = about.tokenizer ? await source.file(checkFileName(about.tokenizer)) : null;
     const texts = new text.Texts(json, language ?? {});
     if (language) {
-      const { Language } = await import(addresses["language.js"] ?? new URL("./language.js", import.meta.url).href);
+      const { Language } = await part("language.js");
       this.language = new Language(this, text, texts);
     } else {
-      const { Encoder } = await import(addresses["encoder.js"] ?? new URL("./encoder.js", import.meta.url).href);
+      const { Encoder } = await part("encoder.js");
       this.encoder = new Encoder(this, texts);
     }
   }
@@ -176,8 +177,8 @@ export class Machine {
     logits: ([prompt]) => this.#languageOf().logits(prompt),
     encode: async ([prompt, options]) => (this.language ?? this.#encoderOf()).encode(prompt, options),
     decode: async ([ids]) => this.#languageOf().texts.decode(Array.from(ids)),
-    embed: ([texts, options]) => this.#each(texts, text => this.encoder.embed(text, options)),
-    classify: ([texts]) => this.#each(texts, text => this.encoder.classify(text)),
+    embed: ([texts, options]) => this.#alone(() => this.#encoderOf().embed(texts, options)),
+    classify: ([texts]) => this.#alone(() => this.#encoderOf().classify(texts)),
     write: async ([name, values, offset]) => this.write(name, values, offset),
     submit: async ([names]) => this.#alone(async () => {
       await this.programs.prepare(names);
@@ -210,17 +211,6 @@ export class Machine {
     return turn;
   }
 
-  /** Do something with one text, or with each of several. */
-  #each(texts, work) {
-    return this.#alone(async () => {
-      if (!this.encoder) throw new InputError(`A network of the kind ${this.network.kind} does not encode texts.`);
-      if (!Array.isArray(texts)) return work(texts);
-      const results = [];
-      for (const text of texts) results.push(await work(text));
-      return results;
-    });
-  }
-
   #stream(number) {
     const stream = this.#streams.get(number);
     if (!stream) throw new InputError("This stream is closed.", "Open another one with stream().");
@@ -233,7 +223,7 @@ export class Machine {
   }
 
   #encoderOf() {
-    if (!this.encoder) throw new InputError(`A network of the kind ${this.network.kind} has no tokenizer.`);
+    if (!this.encoder) throw new InputError(`A network of the kind ${this.network.kind} does not encode texts.`);
     return this.encoder;
   }
 }

@@ -12,12 +12,12 @@ const FOR_KIND = { rows: "numbers", sequences: "numbers", stream: "stream", tick
 /** Show the network. A page of one file passes the address of each script, and {modules, texts}: its scripts and data. */
 export async function start(addresses = {}, packed = null) {
   const root = document.getElementById("page");
-  const title = h("h1", {}, document.title), device = h("p", { class: "device dim", id: "device" }), tools = h("div", { class: "tools" });
-  const bar = h("progress", { max: 1, "aria-label": "Loading the network" }), now = h("p", { class: "dim", role: "status" }, "Reading the network…");
+  const title = h("h1", {}, document.title), purpose = h("p", { class: "purpose" }), device = h("p", { class: "device dim", id: "device" }), tools = h("div", { class: "tools" });
+  const bar = h("progress", { max: 1, "aria-label": "Loading the network" }), now = h("p", { class: "dim" }, "Reading the network…");
   const stage = h("main", { id: "stage" }, h("div", { class: "loading" }, bar, now));
   const alerts = h("div", { class: "alerts" }), speed = h("output", { class: "speed dim", "aria-live": "off" });
   const foot = h("footer", { class: "foot" }, speed);
-  root.replaceChildren(h("header", {}, h("div", {}, title, device), tools), alerts, stage, foot);
+  root.replaceChildren(h("header", {}, h("div", { class: "heading" }, title, purpose, device), tools), alerts, stage, foot);
 
   const app = {
     tools,
@@ -39,6 +39,7 @@ export async function start(addresses = {}, packed = null) {
     const model = asRows(await load(networkSource(packed?.texts), { addresses, modules: packed?.modules ?? null, onProgress }));
     const network = model.info;
     document.title = title.textContent = String(network.title || "A network");
+    purpose.textContent = String(network.ui?.description ?? "");
     device.textContent = deviceLine(network);
     const kind = VIEWS.includes(network.ui?.view) ? network.ui.view : FOR_KIND[network.kind];
     if (!kind) throw new Error(`This page has no view for a network of the kind ${network.kind}; engine.js runs it.`);

@@ -1,12 +1,12 @@
-// Streams: networks that remember, step by step. Rows of a sequence, or ticks of a clocked grid.
+// Streams: networks that remember, row by row; ticks.js has those of clocked networks.
 
 import { InputError } from "./errors.js";
-import { inputsByPort, packedRows, rowsOf, unpackedRows } from "./ports.js";
+import { inputsByPort, rowsOf } from "./ports.js";
 
 /** Return a new stream of a network. */
 export function openStream(machine) {
   const kind = machine.network.kind;
-  if (machine.network.ticks) return new TickStream(machine);
+  if (machine.TickStream) return new machine.TickStream(machine);
   if (machine.calls && !machine.calls.independent && !machine.calls.whole && kind !== "language") return new RowStream(machine);
   throw new InputError(`A network of the kind ${kind} has no stream.`, kind === "language" ? "Use generate() or chat()." : "Use run().");
 }
@@ -30,49 +30,6 @@ class RowStream {
 
   reset() {
     this.#position = 0;
-  }
-
-  close() {
-    this.machine.sequences.drop(this);
-  }
-}
-
-/** Ticks of a clocked network: a row of each input that has one in, one of each output out. */
-class TickStream {
-  #fresh = true;
-
-  constructor(machine) {
-    this.machine = machine;
-  }
-
-  async step(values = {}) {
-    const { machine } = this;
-    const { inputs: ports, outputs, ticks } = machine.network;
-    const inputs = inputsByPort(ports, values);
-    if (inputs.size && rowsOf(ports, inputs) !== 1) throw new InputError("A tick takes one row of each input.");
-    const program = ticks.programs.find(({ fed }) => fed.length === inputs.size && fed.every(name => inputs.has(name)))?.program;
-    if (!program) throw new InputError(`No tick takes only ${[...inputs.keys()].join(", ")}.`, "Pass a row for every input, or for none.");
-    machine.sequences.use(this);
-    if (this.#fresh) machine.sequences.restoreFirst();
-    this.#fresh = false;
-    for (const [name, numbers] of inputs) machine.write(ports[name].buffer, packedRows(ports[name], numbers, 0, 1));
-    await machine.programs.prepare([program]);
-    const order = Object.entries(outputs);
-    const data = await machine.readback.read(
-      order.map(([, port]) => [machine.buffer(port.buffer), 0, port.stride]),
-      encoder => machine.programs.record(encoder, program),
-    );
-    machine.check();
-    let at = 0;
-    return Object.fromEntries(order.map(([name, port]) => {
-      const row = unpackedRows(port, data.slice(at, at + port.stride), 1);
-      at += port.stride;
-      return [name, row];
-    }));
-  }
-
-  reset() {
-    this.#fresh = true;
   }
 
   close() {

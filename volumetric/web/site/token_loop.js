@@ -7,7 +7,7 @@ import { AHEAD, NUMBERS, ROW_WORDS, drawKind, drawPlan, writeNumbers } from "./d
 import { RandomStream } from "./random.js";
 import { drawToken, unusableLogits } from "./sampling.js";
 
-const DEPTH = 2;
+const DEPTH = 3;
 const UNCERTAIN = 0xfffffffc;
 const UNUSABLE = { 0xffffffff: "NaN", 0xfffffffe: "infinite", 0xfffffffd: "all -inf" };
 const ADJUSTED = 8;

@@ -64,8 +64,7 @@ export async function show(stage, model, app) {
   const pause = () => { running = false; clearTimeout(timer); run.textContent = "Run"; status.textContent = "Paused."; };
   const shove = side => { pushes = Array(3).fill(side * 1.5); status.textContent = `You push to the ${side > 0 ? "right" : "left"}.`; };
   addEventListener("keydown", event => {
-    if (event.target.closest?.("input, textarea, select, button, summary")) return;
-    if (event.key === " ") { event.preventDefault(); run.click(); }
+    if (event.key === " " && !event.target.closest?.("button, summary")) { event.preventDefault(); run.click(); }
     else if (event.key === "ArrowLeft") shove(-1);
     else if (event.key === "ArrowRight") shove(1);
   });

@@ -1,18 +1,17 @@
 // A language model: a conversation, or the continuation of a text if it has no chat template.
 import { h } from "../elements.js";
 import { makeTalk } from "../talk.js";
+import { talkSettings } from "../talk_settings.js";
+
+const NAMES = { temperature: "temperature", top_p: "topP", tokens: "maxTokens", seed: "seed" };
 
 export async function show(stage, model, app) {
-  const { defaults = {}, chats: template, text: readsText } = model.info.language;
-  const number = (id, label, more) => h("label", {}, label, h("input", { id, type: "number", ...more }));
-  const settings = h("details", { id: "more" }, h("summary", {}, "Settings"),
-    h("div", { class: "settings" },
-      number("temperature", "Temperature", { min: 0, max: 2, step: .1, placeholder: defaults.temperature ?? "default" }),
-      number("tokens", "Max tokens", { min: 1, placeholder: "no limit" }),
-      number("seed", "Seed", { min: 0, step: 1, placeholder: "random" }),
-      template ? h("label", {}, "System prompt", h("input", { id: "system", placeholder: "none" })) : null));
+  const { defaults = {}, chats: template, text: readsText, context } = model.info.language;
+  const address = `${location.pathname} ${model.info.title}`; // pages of one host share what a tab stores
+  const own = defaults.do_sample ? { temperature: defaults.temperature ?? 1, top_p: defaults.top_p } : { temperature: 0 };
+  const settings = talkSettings({ name: `settings ${address}`, system: Boolean(template), defaults: own });
   const fresh = h("button", { type: "button", id: "new", "aria-label": template ? "New chat" : "New text" }, "New");
-  app.tools.replaceChildren(settings, fresh);
+  app.tools.replaceChildren(settings.element, fresh);
   const word = template ? "Message" : "Beginning of a text";
   stage.replaceChildren(
     h("div", { id: "talk", role: "log", "aria-label": template ? "Conversation" : "Texts", tabindex: 0 }),
@@ -21,30 +20,19 @@ export async function show(stage, model, app) {
       h("button", { id: "send" }, template ? "Send" : "Continue"),
       h("button", { id: "stop", type: "button", "aria-keyshortcuts": "Escape", hidden: true }, "Stop")),
     h("output", { id: "speed", "aria-live": "off" }));
-  const at = id => document.getElementById(id);
+  const text = document.getElementById("text");
   const talk = makeTalk((messages, signal) => {
-    const options = { signal, ...chosen(at) };
-    const system = at("system")?.value;
+    const { system, ...numbers } = settings.values();
+    const options = { signal, ...Object.fromEntries(Object.entries(numbers).map(([name, value]) => [NAMES[name], value])) };
     if (!readsText) return answer(idsAsText(model.generate(idsOf(messages.at(-1).content), options)));
     return answer(template ? model.chat([...(system ? [{ role: "system", content: system }] : []), ...messages], options)
       : model.generate(messages.at(-1).content, options));
-  }, { empty: template ? "Your messages stay in this page: the model runs on your GPU." : readsText ? "The model has no chat template: it continues your text." : "The model has no tokenizer: write ids of tokens, such as 1 5 7." });
-  fresh.addEventListener("click", () => { talk.begin(); at("text").focus(); });
-  addEventListener("keydown", event => {
-    if (event.key !== "Escape") return;
-    if (settings.open) { settings.open = false; settings.firstElementChild.focus(); }
-    else talk.stop();
+  }, {
+    empty: template ? "Your messages stay in this page: the model runs on your GPU." : readsText ? "The model has no chat template: it continues your text." : "The model has no tokenizer: write ids of tokens, such as 1 5 7.",
+    name: `talk ${address}`, context: () => context ?? 0,
   });
-  addEventListener("pointerdown", event => { if (!settings.contains(event.target)) settings.open = false; });
-  talk.begin();
-  at("text").focus();
-}
-
-/** What the reader of the page has set. */
-function chosen(at) {
-  const number = id => (at(id).value === "" ? undefined : Number(at(id).value));
-  const options = { temperature: number("temperature"), maxTokens: number("tokens"), seed: number("seed") };
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  fresh.addEventListener("click", () => { talk.begin(); text.focus(); });
+  text.focus();
 }
 
 /** Token ids that are written as numbers. */
@@ -73,7 +61,7 @@ async function* answer(pieces) {
     const cut = partial(held, thinking ? "</think>" : "<think>");
     if (cut) yield { [thinking ? "thought" : "text"]: held.slice(0, cut) };
     held = held.slice(cut);
-    if (piece.finishReason) yield { cut: piece.finishReason === "length", tokens: piece.stats?.tokens };
+    if (piece.finishReason) yield { cut: piece.finishReason === "length", tokens: piece.stats?.tokens, prompt: piece.stats?.promptTokens };
   }
   if (held) yield { [thinking ? "thought" : "text"]: held };
 }

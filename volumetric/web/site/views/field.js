@@ -1,9 +1,11 @@
 // Two numbers in: what comes out over the whole plane, as a field of colour with the samples on it.
-import { areClasses, answers, meaning, namesOf } from "../answers.js";
+import { answers, areClasses, meaning, namesOf } from "../answers.js";
 import { channels, drawn, series } from "../canvas.js";
-import { h, short } from "../elements.js";
-import { fieldsOf, inputsOf, listOf, sliders, widthOf } from "../fields.js";
+import { h } from "../elements.js";
+import { fieldsOf, inputsOf, sliders, widthOf } from "../fields.js";
+import { genomePicture } from "../genome_picture.js";
 import { latestRun, milliseconds } from "../latest_run.js";
+import { sampleCheck, samplesOf } from "../sample_check.js";
 
 const SIDE = 32;
 
@@ -12,12 +14,12 @@ export async function show(stage, model, app) {
   if (fields.length !== 2) throw new Error(`A plane has two inputs; this network has ${fields.length}.`);
   const width = widthOf(network.outputs[port]), classes = areClasses(network, port), names = namesOf(network, port);
   const answer = answers(network);
-  const samples = listOf(network.ui?.samples).filter(one => one?.x?.length === 2);
+  const samples = samplesOf(network, fields), verified = sampleCheck(model, fields, samples), picture = genomePicture(network.ui?.genome);
   const near = pairs => inputsOf(network, [x, y], pairs);
   const place = (value, { low, high }) => low + value * (high - low);
 
   let values = null, low = 0, high = 1;
-  const canvas = h("canvas", { class: "field-canvas", tabindex: 0, role: "img", "aria-label": `${names.join(", ")} over ${x.name} and ${y.name}` });
+  const canvas = h("canvas", { class: "field-canvas", tabindex: 0, role: "application", "aria-label": `${names.join(", ")} over ${x.name} and ${y.name}. Arrow keys move the point.` });
   const controls = sliders([x, y], at => { ask(near([at])); redraw(); });
   const redraw = drawn(canvas, (context, w, hgt, colour) => {
     if (values) {
@@ -66,13 +68,13 @@ export async function show(stage, model, app) {
     event.preventDefault();
     controls.set([x, y].map((field, i) => Math.min(field.high, Math.max(field.low, controls.values[i] + step[i] * (field.high - field.low) / 20))));
   });
-  const expected = h("tbody");
+  const caption = h("p", { class: "note" }, `Across: ${x.name}. Up: ${y.name}. Point, drag, or use the arrow keys.`), busy = h("p", { class: "busy dim" }, "Computing the plane…");
   stage.replaceChildren(
-    h("section", { class: "card", "aria-label": "Plane" }, h("div", { class: "plane" }, canvas),
-      h("p", { class: "note" }, `Right: ${x.name}, up: ${y.name}. Point, drag, or use the arrow keys.`), controls.element),
-    h("section", { class: "card", "aria-label": "Outputs" }, h("h2", {}, "Outputs"), answer.element,
-      samples.length && samples.length <= 32 ? h("table", { class: "samples" },
-        h("thead", {}, h("tr", {}, [x.name, y.name, "expected", ...names].map(name => h("th", { scope: "col" }, name)))), expected) : null));
+    h("section", { class: "card", "aria-label": "Plane" }, h("div", { class: "plane" }, canvas, busy), caption, controls.element),
+    h("div", { class: "column" },
+      h("section", { class: "card", "aria-label": "Outputs" }, h("h2", {}, "Outputs"), answer.element),
+      verified.element,
+      picture ? h("section", { class: "card", "aria-label": "Genome" }, h("h2", {}, "Genome"), picture) : null));
 
   await ask(near([controls.values]));
   fill();
@@ -80,11 +82,7 @@ export async function show(stage, model, app) {
   /** Compute samples and plane; the page can be used meanwhile. */
   async function fill() {
     try {
-      if (samples.length && samples.length <= 32) {
-        const outputs = (await model.run(near(samples.map(sample => sample.x))))[port];
-        expected.replaceChildren(...samples.map((sample, r) => h("tr", {}, [...sample.x, sample.y, ...meaning(network, port, outputs.subarray(r * width, (r + 1) * width))]
-          .map(value => h("td", { class: "number" }, short(value))))));
-      }
+      await verified.check();
       const axis = field => Array.from({ length: SIDE }, (_, i) => place((i + .5) / SIDE, field));
       const begun = performance.now();
       const all = (await model.run(near(axis(y).reverse().flatMap(b => axis(x).map(a => [a, b])))))[port];
@@ -96,6 +94,7 @@ export async function show(stage, model, app) {
     } catch (error) {
       app.fail(error);
     }
+    busy.remove();
     redraw();
   }
 }

@@ -28,7 +28,7 @@ export async function show(stage, model, app) {
   const said = h("p", { class: "note", role: "status" }, "Draw something, then press what it is.");
   const count = h("p", { class: "dim number" });
   const chart = curves(["loss", "right of the last guesses"], "Loss and accuracy");
-  const rate = h("input", { type: "number", step: "any", min: 0, value: learner.rate, "aria-label": "Learning rate" });
+  const rate = h("input", { type: "number", step: "any", min: 0, value: Number(learner.rate.toPrecision(6)), "aria-label": "Learning rate" });
 
   /** Make updates from samples drawn at random, each a little moved. */
   const learn = updates => (busy = busy.then(async () => {

@@ -51,19 +51,20 @@ export async function show(stage, model, app) {
     const { inputs, outputs, goal, name } = population.problem;
     act = activator(champion.genome, inputs, outputs);
     picture.replaceChildren(genomePicture(genomePlaces(champion.genome, inputs, outputs, NAMES[name])));
-    facts.textContent = `fitness ${short(champion.fitness)} of generation ${champion.generation}, ${champion.genome.nodes.length} nodes, ${champion.genome.connections.filter(gene => gene.enabled).length} connections`;
+    facts.textContent = `fitness ${short(champion.fitness)} of generation ${champion.generation}, ${champion.genome.nodes.length} nodes of its own`;
+    if (solved) stop(); // before the sentence, which is then read out
     said.textContent = `Generation ${generation}: ${groups.length} species, ${short(nodes)} nodes a genome${solved ? `. Solved: ${goal} was the goal.` : ""}`;
     if (name === "xor") table.replaceChildren(...population.problem.rows.map(([a, b]) => h("tr", {}, [a, b, a ^ b, short(act([a, b])[0])].map(value => h("td", { class: "number" }, value)))));
-    if (solved) stop();
   };
   const run = h("button", { type: "button", class: "main", onclick: () => (running ? stop() : start()) }, "Evolve");
   const start = async () => {
     running = true;
     run.textContent = "Pause";
+    said.setAttribute("aria-live", "off");
     while (running && !population.solved) await step();
     stop();
   };
-  const stop = () => { running = false; run.textContent = "Evolve"; };
+  const stop = () => { running = false; run.textContent = "Evolve"; said.setAttribute("aria-live", "polite"); };
   const save = () => { try { saveFile("champion.json", population.championJson(), "application/json"); } catch (error) { app.fail(error); } };
   const again = () => (busy = busy.then(renew).catch(app.fail));
   problem.addEventListener("change", again);

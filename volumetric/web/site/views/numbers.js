@@ -1,8 +1,11 @@
 // Numbers in, numbers out: sliders for one row, a table for many.
 import { answers, meaning, namesOf } from "../answers.js";
+import { copyButton } from "../copy_button.js";
 import { button, h, short } from "../elements.js";
 import { fieldsOf, inputsOf, listOf, sliders, widthOf } from "../fields.js";
+import { genomePicture } from "../genome_picture.js";
 import { latestRun, milliseconds } from "../latest_run.js";
+import { sampleCheck, samplesOf } from "../sample_check.js";
 
 const MOST_SLIDERS = 64;
 const MOST_ROWS = 256;
@@ -21,14 +24,19 @@ export async function show(stage, model, app) {
   const rowOf = values => [...values, ...rest];
   const middle = h("button", { type: "button", onclick: () => controls.set(fields.slice(0, MOST_SLIDERS).map(field => field.value)) }, "Reset");
   const chance = h("button", { type: "button", onclick: () => controls.set(fields.slice(0, MOST_SLIDERS).map(random)) }, "Random");
+  const picture = genomePicture(network.ui?.genome), samples = sampleCheck(model, fields, samplesOf(network, fields));
   const table = rowTable(model, fields, app, () => rowOf(controls.values));
   stage.replaceChildren(
     h("section", { class: "card", "aria-label": "Inputs" }, h("h2", {}, "Inputs"), controls.element,
       rest.length ? h("p", { class: "note" }, `${rest.length} more inputs keep their values; the table has all.`) : null,
       h("div", { class: "buttons" }, middle, chance)),
-    h("section", { class: "card", "aria-label": "Outputs" }, h("h2", {}, "Outputs"), answer.element),
+    h("div", { class: "column" },
+      h("section", { class: "card", "aria-label": "Outputs" }, h("h2", {}, "Outputs"), answer.element),
+      picture ? h("section", { class: "card", "aria-label": "Genome" }, h("h2", {}, "Genome"), picture) : null,
+      samples.element),
     table);
   await ask(inputsOf(network, fields, [rowOf(controls.values)]));
+  samples.check().catch(app.fail);
 }
 
 const random = ({ low, high, step }) => (step === 1 ? Math.floor(low + Math.random() * (high - low + 1)) : low + Math.random() * (high - low));
@@ -66,11 +74,19 @@ function rowTable(model, fields, app, current) {
         oninput: event => { if (Number.isFinite(event.target.valueAsNumber)) { row[i] = event.target.valueAsNumber; compute(); } },
       }))),
       columns.map(() => h("td", { class: "out number" }, "…")),
-      h("td", {}, button("×", `Remove row ${r + 1}`, () => { rows.splice(r, 1); render(); })))));
-    table.hidden = !rows.length;
+      h("td", {}, button("×", `Remove row ${r + 1}`, () => removeRow(r))))));
+    table.hidden = clear.disabled = copy.disabled = !rows.length;
     count.textContent = rows.length ? "" : "No rows yet.";
     compute();
   };
+  const removeRow = r => {
+    rows.splice(r, 1);
+    render();
+    (body.rows[Math.min(r, rows.length - 1)]?.querySelector("button") ?? first).focus(); // where the keyboard was
+  };
+  const first = h("button", { type: "button", onclick: () => add([current().slice()]) }, "Add these inputs");
+  const written = () => [...table.rows].map((line, r) => [...line.cells].slice(1, -1).map(cell => (r ? cell.querySelector("input")?.value ?? cell.textContent : cell.textContent)).join("\t")).join("\n");
+  const clear = h("button", { type: "button", onclick: () => { rows.length = 0; render(); first.focus(); } }, "Clear"), copy = copyButton(written, "Copy table");
   const add = more => {
     rows.push(...more.slice(0, MOST_ROWS - rows.length));
     render();
@@ -90,9 +106,9 @@ function rowTable(model, fields, app, current) {
   return h("section", { class: "card wide", "aria-label": "Table" }, h("h2", {}, "Table"),
     h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Rows and their outputs" }, table), count,
     h("div", { class: "buttons" },
-      h("button", { type: "button", onclick: () => add([current().slice()]) }, "Add these inputs"),
+      first,
       h("button", { type: "button", onclick: () => add([fields.map(random)]) }, "Add a random row"),
-      h("button", { type: "button", onclick: () => { rows.length = 0; render(); } }, "Clear")),
+      clear, copy),
     h("details", {}, h("summary", {}, "Paste rows"), h("div", { class: "paste" }, paste, h("button", { type: "button", onclick: take }, "Add them"))));
 }
 

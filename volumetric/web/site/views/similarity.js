@@ -2,37 +2,69 @@
 import { h } from "../elements.js";
 import { milliseconds } from "../latest_run.js";
 
+const PAUSE_MS = 300; // after the last letter
+
 export async function show(stage, model, app) {
   const network = model.info, examples = network.ui?.texts ?? ["The cat sits on the mat.", "A kitten is resting on a rug."];
-  const boxes = [0, 1].map(i => h("textarea", { id: `text-${i}`, rows: 4, "aria-label": i ? "Second text" : "First text" }));
-  boxes.forEach((box, i) => { box.value = String(examples[i] ?? ""); });
-  const meter = h("meter", { min: 0, max: 1, low: .3, high: .7, optimum: 1, "aria-label": "Similarity" });
+  const boxes = ["First text", "Second text"].map((label, i) => {
+    const box = h("textarea", { id: `text-${i}`, rows: 4, placeholder: "Write or paste a text" });
+    box.value = String(examples[i] ?? "");
+    return { box, element: h("label", { class: "named" }, label, box) };
+  });
+  const fill = h("span", { class: "fill" });
   const said = h("p", { class: "similarity number", role: "status", "aria-live": "polite" });
   const size = h("p", { class: "dim" });
-  let turn = 0;
+  const answer = h("div", { class: "card-part" }, said, h("div", { class: "bar", "aria-hidden": "true" }, fill), size);
+  const say = (text, value = 0) => {
+    said.textContent = text;
+    fill.style.width = `${100 * Math.max(0, value)}%`;
+    answer.setAttribute("aria-busy", "false");
+  };
+  let turn = 0, pause = 0;
   const compare = async () => {
-    const mine = ++turn, begun = performance.now();
-    if (boxes.some(box => !box.value.trim())) { said.textContent = "Write two texts."; return; }
+    clearTimeout(pause);
+    const mine = ++turn, begun = performance.now(), texts = boxes.map(({ box }) => box.value);
+    app.clear();
+    if (!texts.every(text => text.trim())) {
+      size.textContent = "Write two texts.";
+      app.speed("");
+      return say("–");
+    }
+    answer.setAttribute("aria-busy", "true");
+    app.speed("Comparing…");
     try {
-      const vectors = [];
-      for (const box of boxes) vectors.push(await model.embed(box.value));
-      if (mine !== turn) return;
+      const vectors = await model.embed(texts);
+      if (mine !== turn) return undefined;
       const value = cosine(...vectors);
-      app.clear();
-      meter.value = Math.max(0, value);
-      said.textContent = `Similarity ${value.toFixed(3)}`;
-      size.textContent = `The cosine of two vectors of ${vectors[0].length} numbers: 1 is the same direction, 0 none in common.`;
+      size.textContent = `The cosine of two vectors of ${vectors[0].length} numbers: 1 is the same direction, 0 nothing in common.`;
       app.speed(`${milliseconds((performance.now() - begun) / 2)} a text`);
+      return say(`Similarity ${value.toFixed(3)}`, value);
     } catch (error) {
-      app.fail(error);
+      if (mine !== turn) return undefined;
+      size.textContent = "";
+      app.speed("");
+      say("–");
+      return app.fail(error);
     }
   };
-  let pause = 0;
-  for (const box of boxes) box.addEventListener("input", () => { clearTimeout(pause); pause = setTimeout(compare, 300); });
+  for (const { box } of boxes) {
+    box.addEventListener("input", () => {
+      turn += 1; // what is being computed is of an earlier text
+      answer.setAttribute("aria-busy", "true");
+      clearTimeout(pause);
+      pause = setTimeout(compare, PAUSE_MS);
+    });
+  }
+  const swap = () => {
+    const [first, second] = boxes.map(({ box }) => box.value);
+    boxes[0].box.value = second;
+    boxes[1].box.value = first;
+    return compare();
+  };
   stage.replaceChildren(
-    h("section", { class: "card", "aria-label": "Texts" }, h("h2", {}, "Two texts"), boxes),
-    h("section", { class: "card", "aria-label": "Similarity" }, h("h2", {}, "Similarity"), said, meter, size,
-      h("div", { class: "buttons" }, h("button", { type: "button", class: "main", onclick: compare }, "Compare"))));
+    h("section", { class: "card", "aria-label": "Texts" }, h("h2", {}, "Two texts"), boxes.map(one => one.element),
+      h("div", { class: "buttons" }, h("button", { type: "button", class: "main", onclick: compare }, "Compare"), h("button", { type: "button", onclick: swap }, "Swap"))),
+    h("section", { class: "card", "aria-label": "Similarity" }, h("h2", {}, "How alike they are"), answer));
   await compare();
 }
 

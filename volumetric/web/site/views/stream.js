@@ -2,6 +2,7 @@
 import { meaning, namesOf } from "../answers.js";
 import { drawn, series } from "../canvas.js";
 import { h, short } from "../elements.js";
+import { feeding } from "../feeding.js";
 import { fieldsOf, inputsOf, sliders, widthOf } from "../fields.js";
 import { milliseconds } from "../latest_run.js";
 
@@ -19,11 +20,13 @@ const SIGNALS = {
 export async function show(stage, model, app) {
   const network = model.info, stream = model.stream();
   const fields = fieldsOf(network), ticks = network.kind === "ticks";
+  const rows = ticks && fields.length ? feeding(network) : null;
   const columns = Object.keys(network.outputs).flatMap(port => namesOf(network, port).map((name, i) => ({ port, name, i })));
   const lines = columns.slice(0, MOST_LINES);
-  let steps = 0, running = false, busy = false, past = [];
+  let steps = 0, running = false, busy = false, past = [], held = fields.map(() => 0);
 
-  const controls = sliders(fields.slice(0, 32), () => {});
+  const controls = sliders(fields.slice(0, 32), () => { signal.value = "hand"; });
+  [...controls.element.querySelectorAll(".field-name")].slice(0, MOST_LINES).forEach((name, i) => name.prepend(swatch(i)));
   const signal = h("select", { "aria-label": "Signal" }, (fields.length ? Object.entries(SIGNALS) : []).map(([key, [label]]) => h("option", { value: key }, label)));
   if (fields.length) signal.value = fields.some(field => field.step === 1) ? "noise" : "sine";
   const rate = h("input", { type: "range", min: 1, max: 60, value: Math.min(60, Math.max(1, network.ui?.rate ?? 10)), "aria-label": "Steps per second" });
@@ -53,11 +56,14 @@ export async function show(stage, model, app) {
     if (busy) return;
     busy = true;
     try {
-      const x = values(), begun = performance.now();
-      const outputs = await stream.step(fields.length ? inputsOf(network, fields, [x]) : {});
+      const arrive = rows?.at(steps) ?? Object.keys(network.inputs), next = values();
+      const x = fields.map(({ port }, i) => (arrive.includes(port) ? next[i] : network.inputs[port].hold === "zero" ? 0 : held[i]));
+      const begun = performance.now();
+      const outputs = await stream.step(inputsOf(network, fields, [x], arrive));
       const time = performance.now() - begun;
-      const rows = Object.fromEntries(Object.entries(outputs).map(([port, row]) => [port, meaning(network, port, row)]));
-      const y = lines.map(({ port, i }) => rows[port][i]);
+      const shown = Object.fromEntries(Object.entries(outputs).map(([port, row]) => [port, meaning(network, port, row)]));
+      const y = lines.map(({ port, i }) => shown[port][i]);
+      held = x;
       past.push({ x, y });
       if (past.length > KEPT) past.shift();
       steps += 1;
@@ -87,6 +93,7 @@ export async function show(stage, model, app) {
       await stream.reset();
       steps = 0;
       past = [];
+      held = fields.map(() => 0);
       counter.textContent = "";
       status.textContent = "Reset: the network has forgotten everything.";
       inChart.redraw();
@@ -109,7 +116,7 @@ export async function show(stage, model, app) {
         h("label", { class: "inline" }, rate, perSecond), counter), status),
     fields.length ? h("section", { class: "card", "aria-label": "Inputs" },
       h("div", { class: "row" }, h("h2", {}, "Inputs"), h("label", { class: "inline" }, "Signal ", signal)),
-      inChart.canvas, controls.element) : null,
+      rows?.element, inChart.canvas, controls.element) : null,
     h("section", { class: "card", "aria-label": "Outputs" }, h("h2", {}, "Outputs"), outChart.canvas, h("div", { class: "scroll" }, now),
       columns.length > lines.length ? h("p", { class: "note" }, `The first ${lines.length} of ${columns.length} outputs are shown.`) : null));
   for (let i = 0; i < 2; i++) await step();
