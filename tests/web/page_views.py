@@ -108,8 +108,8 @@ def one_file(path: Path, network: dict[str, Any], **hints: Any) -> Path:
 
 def texts(page: Page, selector: str) -> list[str]:
     """Return the texts of elements."""
-    found: list[str] = page.value(f"[...document.querySelectorAll({selector!r})].map(one => one.textContent)")
-    return found
+    texts: list[str] = page.value(f"[...document.querySelectorAll({selector!r})].map(one => one.textContent)")
+    return texts
 
 
 def set_field(page: Page, name: str, value: float) -> None:

@@ -43,11 +43,11 @@ const width = x.length / updates, size = y.length / updates;
 const part = (all, i) => all.subarray(i * all.length / updates, (i + 1) * all.length / updates);
 for (let i = 0; i < updates; i++) losses.push(await l.update(part(x, i), part(y, i)));
 const file = await l.safetensors(), weights = await l.weights(), after = (await m.run(part(x, 0))).output;
-const made = l.updates;
+const updated = l.updates;
 await l.reset();
 const again = [await l.update(part(x, 0), part(y, 0)), l.updates];
 await m.close();
-return {losses, file, weights, after, made, again};
+return {losses, file, weights, after, updated, again};
 """
 
 
@@ -79,7 +79,7 @@ def _check_kind(
     file = engine.folder / "learnt.safetensors"
     file.write_bytes(got["file"].tobytes())
     loaded = load_state(network, file)
-    assert (got["made"], got["again"][1]) == (len(x), 1)
+    assert (got["updated"], got["again"][1]) == (len(x), 1)
     assert got["again"][0] == got["losses"][0]
     for key, store in learner.state.masters.items():
         np.testing.assert_allclose(loaded[key].values(), store, rtol=1e-5, atol=1e-5, err_msg=key)

@@ -21,11 +21,11 @@ _BREED = """
 const {default: Population} = await import(engineUrl + "neat/population.js");
 const p = new Population(null, {problem: {inputs: 2, outputs: 2, goal: 99}, seed, config, genomes: first});
 const seen = [];
-for (const [generation, told] of fitness.entries()) {
+for (const [generation, scores] of fitness.entries()) {
   if (generation) p.breed();
   seen.push({genomes: p.genomes, member: p.species.member, ids: p.species.list.map(one => one.id),
     threshold: p.species.threshold});
-  p.tell(told);
+  p.tell(scores);
 }
 return {seen, champion: p.champion.fitness, json: p.championJson()};
 """
@@ -76,9 +76,9 @@ def test_generations_are_bred_as_in_python(engine: EnginePage, recurrent: bool) 
             "genomes": _genes(run.pool), "member": run.species.member.tolist(), "ids": run.species.ids.tolist(),
             "threshold": run.species.threshold,
         })  # fmt: skip
-        told = np.round(2 * rng.standard_normal(24) - 0.1 * generation)  # whole numbers: parents are often equally fit
-        fitness.append(told.tolist())
-        run.tell(told)
+        scores = np.round(2 * rng.standard_normal(24) - 0.1 * generation)  # whole: parents are often equally fit
+        fitness.append(scores.tolist())
+        run.tell(scores)
     got = engine.run(
         f"const engineUrl = {engine.server.url + '/engine/'!r}; {_BREED}",
         first=first, fitness=fitness, seed=7, config=config.to_dict(),

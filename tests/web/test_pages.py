@@ -371,9 +371,9 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys, monkeypatch) -> 
         assert "Traceback" not in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["net"]
     assert main(["export", "net", "page", "--web"]) == 0
-    told = capsys.readouterr()
-    assert "page (field)" in told.out
-    assert "python -m http.server -d page" in told.err
+    output = capsys.readouterr()
+    assert "page (field)" in output.out
+    assert "python -m http.server -d page" in output.err
     assert main(["export", "net", "page", "--web"]) == 2
     assert main(["export", "net", "page", "--web", "--overwrite", "--quiet"]) == 0
     policy = (tmp_path / "page" / "index.html").read_text()

@@ -1,6 +1,7 @@
 // Numbers over time as lines on a canvas, from 0 or the lowest to the highest.
 import { drawn, series } from "./canvas.js";
 import { h, short } from "./elements.js";
+import { linePath } from "./line_path.js";
 
 const MOST = 600; // points of a curve: neighbours become their mean beyond it
 
@@ -12,19 +13,11 @@ export function curves(names, label) {
   const redraw = drawn(canvas, (context, w, hgt, colour) => {
     const all = rows.flat().filter(Number.isFinite), low = all.reduce((a, b) => Math.min(a, b), 0), high = all.reduce((a, b) => Math.max(a, b), low + 1e-9);
     const y = value => hgt - 6 - (value - low) / (high - low) * (hgt - 12);
+    const x = i => rows.length > 1 ? i / (rows.length - 1) * (w - 4) + 2 : w / 2, steps = rows.map((_, i) => i);
     names.forEach((_, k) => {
       context.strokeStyle = colour(series(k));
       context.lineWidth = 2;
-      context.beginPath();
-      let drawing = false;
-      rows.forEach((row, i) => {
-        if (!Number.isFinite(row[k])) { drawing = false; return; }
-        const at = [rows.length > 1 ? i / (rows.length - 1) * (w - 4) + 2 : w / 2, y(row[k])];
-        if (drawing) context.lineTo(...at); else context.moveTo(...at);
-        if (!drawing && !Number.isFinite(rows[i + 1]?.[k])) context.lineTo(at[0] + 2, at[1]); // a point alone
-        drawing = true;
-      });
-      context.stroke();
+      context.stroke(new Path2D(linePath({ x: steps, y: rows.map(row => row[k]) }, { x, y, usable: Number.isFinite })));
     });
   });
   const tell = () => {
@@ -61,11 +54,4 @@ function mean(rows) {
     const values = rows.map(row => row[k]).filter(Number.isFinite);
     return values.length ? values.reduce((a, b) => a + b, 0) / values.length : null;
   });
-}
-
-/** Offer bytes or text as a file. */
-export function download(name, content, type) {
-  const link = h("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }

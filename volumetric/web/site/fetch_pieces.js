@@ -42,10 +42,10 @@ export class UrlSource {
    * @param {(bytes: number, fromCache: boolean) => void} progress called with the bytes of it that are here
    */
   async piece(piece, progress = () => {}) {
-    const kept = await cachedPiece(piece.sha256);
-    if (kept) {
+    const hit = await cachedPiece(piece.sha256);
+    if (hit) {
       try {
-        const bytes = await checkedPiece(piece, kept);
+        const bytes = await checkedPiece(piece, hit);
         progress(piece.bytes, true);
         return bytes;
       } catch {

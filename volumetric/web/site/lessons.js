@@ -1,8 +1,9 @@
 // What pages of networks that learn share: samples of the visitor, updates from them, the loss as a curve, rate, forgetting,
 // and the weights as a file.
-import { curves, download } from "./curves.js";
+import { curves } from "./curves.js";
 import { h } from "./elements.js";
 import { milliseconds } from "./latest_run.js";
+import { saveFile } from "./save_file.js";
 
 const RECENT = 20; // guesses of their share
 const FRAME_MS = 50; // of updates, before the page is drawn again
@@ -61,7 +62,7 @@ export async function lessons(model, app, { batchOf, learnt = async () => {}, ch
       await learnt();
     });
   };
-  const save = () => then(async () => download("weights.safetensors", await learner.safetensors(), "application/octet-stream"));
+  const save = () => then(async () => saveFile("weights.safetensors", await learner.safetensors(), "application/octet-stream"));
   const edit = change => {
     change();
     said.textContent = "";

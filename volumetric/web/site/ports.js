@@ -11,12 +11,12 @@ export function inputsByPort(ports, inputs) {
   const names = Object.keys(ports);
   const alone = isList(inputs);
   if (alone && names.length !== 1) throw new InputError(`The network has ${names.length} inputs: ${names.join(", ")}.`, "Pass an object with an array for each.");
-  const given = alone ? { [names[0]]: inputs } : inputs ?? {};
-  if (typeof given !== "object") throw new InputError("Inputs are an array of numbers, or an object with an array for each.");
-  for (const name of Object.keys(given)) {
+  const named = alone ? { [names[0]]: inputs } : inputs ?? {};
+  if (typeof named !== "object") throw new InputError("Inputs are an array of numbers, or an object with an array for each.");
+  for (const name of Object.keys(named)) {
     if (!Object.hasOwn(ports, name)) throw new InputError(`The network has no input ${JSON.stringify(name)}.`, `It has: ${names.join(", ") || "none"}.`);
   }
-  return new Map(names.filter(name => given[name] !== undefined).map(name => [name, numbersOf(ports[name], name, given[name])]));
+  return new Map(names.filter(name => named[name] !== undefined).map(name => [name, numbersOf(ports[name], name, named[name])]));
 }
 
 const isList = value => Array.isArray(value) || (ArrayBuffer.isView(value) && value.length !== undefined);

@@ -31,9 +31,9 @@ export class Innovations {
 export function breed(genomes, parents, firstId, key, settings, innovations) {
   return parents.map(({ first, second, tie, mutates }, child) => {
     const stream = new Stream(key, firstId + child), a = genomes[first];
-    const made = second < 0 ? { nodes: [...a.nodes], connections: [...a.connections] } : cross(a, genomes[second], tie, settings, stream);
-    if (mutates) mutate(made, settings, innovations, stream);
-    return made;
+    const genome = second < 0 ? { nodes: [...a.nodes], connections: [...a.connections] } : cross(a, genomes[second], tie, settings, stream);
+    if (mutates) mutate(genome, settings, innovations, stream);
+    return genome;
   });
 }
 

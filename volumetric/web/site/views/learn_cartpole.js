@@ -2,11 +2,12 @@
 import { begin, fallen, forceOf, next, OBSERVED, STEP_MS } from "../cartpole_physics.js";
 import { drawCart } from "../cartpole_scene.js";
 import { drawn } from "../canvas.js";
-import { curves, download } from "../curves.js";
+import { curves } from "../curves.js";
 import { h, short } from "../elements.js";
 import { widthOf } from "../fields.js";
 import { milliseconds } from "../latest_run.js";
 import { lastGuesses, lessons } from "../lessons.js";
+import { saveFile } from "../save_file.js";
 import { csv } from "../tables.js";
 
 const ACTIONS = ["left", "right"];
@@ -37,7 +38,7 @@ export async function show(stage, model, app) {
     buttons: [
       h("button", { type: "button", onclick: () => { const last = lesson.samples.at(-1)?.episode; lesson.keep(sample => sample.episode !== last); } }, "Undo an episode"),
       h("button", { type: "button", onclick: () => lesson.keep(() => false) }, "Remove all"),
-      h("button", { type: "button", onclick: () => download("samples.csv", csv([...OBSERVED, "action"], lesson.samples.map(({ x, action }) => [...x, ACTIONS[action]])), "text/csv") }, "Save samples"),
+      h("button", { type: "button", onclick: () => saveFile("samples.csv", csv([...OBSERVED, "action"], lesson.samples.map(({ x, action }) => [...x, ACTIONS[action]])), "text/csv") }, "Save samples"),
     ],
   });
 

@@ -1,12 +1,12 @@
 // Samples of numbers with what should come out: the network learns them, and the page shows what it makes of them meanwhile.
 import { answers, areClasses, meaning, namesOf } from "../answers.js";
 import { series } from "../canvas.js";
-import { download } from "../curves.js";
 import { button, h, short } from "../elements.js";
 import { fieldsOf, inputsOf, listOf, sliders, widthOf } from "../fields.js";
 import { latestRun } from "../latest_run.js";
 import { lessons } from "../lessons.js";
 import { plane } from "../plane.js";
+import { saveFile } from "../save_file.js";
 import { csv, linesOf, numberOf, pasteBox } from "../tables.js";
 
 const MOST_SLIDERS = 64;
@@ -100,7 +100,7 @@ export async function show(stage, model, app) {
   }
 
   const pasted = text => addAll(parseSamples(text, fields.length, goals));
-  const save = () => download("samples.csv", csv([...fields, ...goals].map(one => one.name), lesson.samples.map(({ x, y }) => [...x, ...y.map((value, g) => goals[g].names?.[value] ?? value)])), "text/csv");
+  const save = () => saveFile("samples.csv", csv([...fields, ...goals].map(one => one.name), lesson.samples.map(({ x, y }) => [...x, ...y.map((value, g) => goals[g].names?.[value] ?? value)])), "text/csv");
   const adds = h("button", { type: "button", class: flat ? "" : "main", onclick: () => add(rowOf(controls.values)) }, "Add these inputs");
   field?.canvas.addEventListener("keydown", event => {
     if (event.key === "Enter" || event.key === " ") add(controls.values);

@@ -2,11 +2,12 @@
 import { drawn, series } from "../canvas.js";
 import { begin, fallen, forceOf, next, OBSERVED, STEP_MS } from "../cartpole_physics.js";
 import { drawCart } from "../cartpole_scene.js";
-import { curves, download } from "../curves.js";
+import { curves } from "../curves.js";
 import { h, short } from "../elements.js";
 import { genomePicture } from "../genome_picture.js";
 import { milliseconds } from "../latest_run.js";
 import { activator, genomePlaces } from "../neat/activate.js";
+import { saveFile } from "../save_file.js";
 
 const NAMES = { xor: ["a", "b"], cartpole: OBSERVED };
 const TITLES = { xor: "XOR of two bits", cartpole: "Balance a pole on a cart" };
@@ -69,7 +70,7 @@ export async function show(stage, model, app) {
     stop();
   };
   const stop = () => { running = false; run.textContent = "Evolve"; said.setAttribute("aria-live", "polite"); };
-  const save = () => { try { download("champion.json", population.championJson(), "application/json"); } catch (error) { app.fail(error); } };
+  const save = () => { try { saveFile("champion.json", population.championJson(), "application/json"); } catch (error) { app.fail(error); } };
   const again = () => (busy = busy.then(renew).catch(app.fail));
   problem.addEventListener("change", again);
   seed.addEventListener("change", again);
