@@ -9,13 +9,14 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from scripts.gallery_index import index_page
+from volumetric import Network
 from volumetric.builders import sequential
 from volumetric.cli import main
 from volumetric.evolution import EvolutionConfig
@@ -74,6 +75,7 @@ class GalleryPage:
     ----------
     title, what : heading and description of the page, and its card in the index
     make : trains or evolves in a folder, and returns the source to export
+    options : further arguments of `save_web`
     needs : package without which the page is left out, and what installs it
     single : whether it is one file
     licence : of the weights
@@ -82,6 +84,7 @@ class GalleryPage:
     title: str
     what: str
     make: Callable[[Path], Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, str] | None = None
     single: bool = False
     licence: str = "Apache-2.0"
@@ -121,6 +124,15 @@ def _pupil(_: Path) -> LearnerNetwork:
     return LearnerNetwork(network, initialise(network, seed=1), config, batches=(16,))
 
 
+def _playground(folder: Path) -> LearnerNetwork:
+    network = sequential(2, 16, 16, 3, activation="tanh")
+    return LearnerNetwork(
+        network, initialise(network, seed=1), TrainConfig(loss=CrossEntropy(), optimiser=Adam(lr=0.01)), (16,),
+        classes=("blue", "orange", "green"), rows=(1, 1024),
+    )  # fmt: skip
+
+
+_CART: Network = sequential(4, 16, 2, activation="tanh")
 PAGES = {
     "xor": GalleryPage(
         "XOR", "A champion of NEAT tells whether exactly one of two bits is set.", _evolved("xor"), single=True,
@@ -140,6 +152,13 @@ PAGES = {
     "evolve": GalleryPage(
         "Evolve a champion", "NEAT evolves 150 genomes for XOR or CartPole, on your GPU.",
         lambda _: NeatPopulation(EvolutionConfig(population=150)), single=True,
+    ),
+    "teach": GalleryPage(
+        "Teach a cart", "Balance a pole by hand; a network learns it from you, and goes on.", lambda _: _CART,
+        {"params": initialise(_CART, seed=1), "learn": True, "environment": "CartPole-v1"}, single=True,
+    ),
+    "playground": GalleryPage(
+        "Playground", "A perceptron learns the points that you add to a plane.", _playground, single=True,
     ),
     "fabric": GalleryPage(
         "A fabric", "A sheet of small cells remembers a symbol among noise.",
@@ -170,7 +189,13 @@ def build(names: list[str]) -> None:
             source = page.make(Path(folder))
             shutil.rmtree(out, ignore_errors=True)  # save_web replaces no folder
             written = save_web(
-                source, out, single_file=page.single, title=page.title, description=page.what, licence=page.licence
+                source,
+                out,
+                single_file=page.single,
+                title=page.title,
+                description=page.what,
+                licence=page.licence,
+                **page.options,
             )
         print(f"{out}: {written.view}", flush=True)
     cards = [(page.target(name), page.title, page.what) for name, page in PAGES.items()]

@@ -21,7 +21,7 @@ ROOMY = 1 << 30
 LEFT = pytest.StashKey[int]()
 """Bytes in memory after they were given back: once it is more, half as much again may be taken before the next time."""
 
-EARLY = ("parity/test_parity.py", "gpu/", "golden/", "cpu/", "gpu_graph/", "runtime/", "loaders/", "evolution/")
+EARLY = ("parity/test_parity.py", "gpu/", "web/", "golden/", "cpu/", "gpu_graph/", "runtime/", "loaders/", "evolution/")
 """Files that run first, in this order. `make test` hands each file to the first process that is free: long ones at the
 end would leave the others without work, and processes that begin with kernels of one device would compile them twice.
 """

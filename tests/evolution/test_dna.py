@@ -32,10 +32,10 @@ def moved(params: Params, renames: dict[str, str]) -> Params:
 def test_a_network_equals_itself_and_nothing_moves() -> None:
     network = tiny_llama()
     dna = extract_dna(network, initialise(network))
-    found = compare(dna, dna)
-    assert found.overall == pytest.approx(1.0, abs=1e-6)
-    assert found.shifts == ()
-    assert found.only_a == found.only_b == ()
+    comparison = compare(dna, dna)
+    assert comparison.overall == pytest.approx(1.0, abs=1e-6)
+    assert comparison.shifts == ()
+    assert comparison.only_a == comparison.only_b == ()
 
 
 def test_fresh_norms_and_weightless_layers_are_neutral() -> None:
@@ -62,9 +62,9 @@ def test_different_models_are_near_zero_even_where_sketches_stand_for_them() -> 
     network = chain(*(dense(200) for _ in range(8)), width=200)
     a, b = (extract_dna(network, initialise(network, seed=seed)) for seed in (1, 2))
     assert all(len(s.vector) == SKETCH for s in a.signatures.values())
-    found = compare(a, b)
-    assert max(map(abs, found.overlaps.values())) < 5 / np.sqrt(SKETCH)
-    assert found.shifts == ()
+    comparison = compare(a, b)
+    assert max(map(abs, comparison.overlaps.values())) < 5 / np.sqrt(SKETCH)
+    assert comparison.shifts == ()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -86,9 +86,9 @@ def test_swapped_layers_are_found_at_their_new_places() -> None:
     network = chain(dense(), dense(), dense())
     params = initialise(network)
     swap = {f"{z}.0.0.0/{n}": f"{2 - z}.0.0.0/{n}" for z in (0, 2) for n in ("weight", "bias")}
-    found = compare(extract_dna(network, params), extract_dna(network, moved(params, swap)))
-    assert [(s.source, s.target) for s in found.shifts] == [("0.0.0.0", "2.0.0.0"), ("2.0.0.0", "0.0.0.0")]
-    assert found.overlaps["1.0.0.0"] == pytest.approx(1.0, abs=1e-6)
+    comparison = compare(extract_dna(network, params), extract_dna(network, moved(params, swap)))
+    assert [(s.source, s.target) for s in comparison.shifts] == [("0.0.0.0", "2.0.0.0"), ("2.0.0.0", "0.0.0.0")]
+    assert comparison.overlaps["1.0.0.0"] == pytest.approx(1.0, abs=1e-6)
 
 
 def test_equal_layers_that_repeat_have_not_moved() -> None:
@@ -103,9 +103,9 @@ def test_unmatched_places_lower_the_overlap() -> None:
     long, short = chain(dense(), dense()), chain(dense())
     params = initialise(long)
     cut = {key: params[key] for key in short.param_specs()}
-    found = compare(extract_dna(long, params), extract_dna(short, cut))
-    assert found.only_a == ("1.0.0.0",)
-    assert found.overall == pytest.approx(0.5, abs=1e-6)
+    comparison = compare(extract_dna(long, params), extract_dna(short, cut))
+    assert comparison.only_a == ("1.0.0.0",)
+    assert comparison.overall == pytest.approx(0.5, abs=1e-6)
 
 
 def test_containers_are_compared_by_their_leaves() -> None:
@@ -115,8 +115,8 @@ def test_containers_are_compared_by_their_leaves() -> None:
     assert [leaf.path for leaf in leaves(network)] == ["0.0.0.0/0/0", "0.0.0.0/0/1", "0.0.0.0/1", "0.0.0.0/gate"]
     params = initialise(network)
     swap = {f"0.0.0.0/{a}/{n}": f"0.0.0.0/{b}/{n}" for a, b in (("0/0", "1"), ("1", "0/0")) for n in ("weight", "bias")}
-    found = compare(extract_dna(network, params), extract_dna(network, moved(params, swap)))
-    assert {(s.source, s.target) for s in found.shifts} == {
+    comparison = compare(extract_dna(network, params), extract_dna(network, moved(params, swap)))
+    assert {(s.source, s.target) for s in comparison.shifts} == {
         ("0.0.0.0/0/0", "0.0.0.0/1"),
         ("0.0.0.0/1", "0.0.0.0/0/0"),
     }

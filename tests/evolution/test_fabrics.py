@@ -76,8 +76,8 @@ def test_the_command_compares_fabrics(tmp_path: Path, capsys: pytest.CaptureFixt
     save_native(tmp_path / "a", network, params)
     save_native(tmp_path / "b", *fabric.remove(network, params, gone))
     assert main(["dna", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert 0.6 < told["overall"] < 0.97
+    result = json.loads(capsys.readouterr().out)
+    assert 0.6 < result["overall"] < 0.97
     odd = Params({k: s for k, s in params.items() if k != "0.0.0.0/living"})
     with pytest.raises(VolumetricError, match=r"living of fabric at 0\.0\.0\.0 has no weight"):
         extract_dna(network, odd)
@@ -92,7 +92,7 @@ def test_networks_with_a_fabric_evolve() -> None:
     }
     network = Network(grid=Grid(3, 2, 2), layers=layers, input_shape=(2,), input_dtype="float32")
     x = np.random.default_rng(0).normal(size=(3, 4, 2)).astype(np.float32)
-    innovations, kept = GridInnovations(next=100), 0
+    innovations, survivors = GridInnovations(next=100), 0
     for seed in range(4):
         rng = np.random.default_rng(seed)
         one, other = first(network), first(network, 1)
@@ -103,9 +103,9 @@ def test_networks_with_a_fabric_evolve() -> None:
                 assert np.isfinite(genome.predict(x)).all()
                 living = [store for key, store in genome.params.items() if key.endswith("living")]
                 assert all(store.values().all() for store in living)
-                kept += len(living)
+                survivors += len(living)
             splice((one.network, one.params), (other.network, other.params))
-    assert kept > 8
+    assert survivors > 8
 
 
 def test_splicing_keeps_the_nodes_of_the_first() -> None:

@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.evolution.grids.test_grids import fit_xor, mlp
+from tests.evolution.recorded_runs import SMALL, recorded_front, recorded_grids
 from volumetric.base.errors import CheckpointError
 from volumetric.evolution import (
-    EvolutionConfig,
-    GridConfig,
-    GridPopulation,
     History,
     JsonLines,
-    ParetoRun,
     Population,
     evolve,
 )
@@ -26,7 +22,6 @@ from volumetric.evolution.genealogy import KINDS, BestGenome, Births
 from volumetric.evolution.history_file import HistoryLines, read_history
 from volumetric.evolution.problems import xor
 
-SMALL = EvolutionConfig(population=40, fitness_threshold=9.0)
 FIRST, CLONE, MUTATION, CROSSOVER = range(len(KINDS))
 
 
@@ -60,7 +55,7 @@ def test_children_have_the_genes_of_their_parents() -> None:
                 assert second < 0
             elif kind == CROSSOVER:
                 assert second >= 0
-                assert first // 40 == second // 40 == births.generation - 1
+                assert first // SMALL.population == second // SMALL.population == births.generation - 1
             parents = [genomes[one] for one in (first, second) if one >= 0]
             inherited = set[int]().union(*map(genes, parents))
             newer |= genes(child) - inherited if parents else genes(child)
@@ -77,7 +72,7 @@ def test_only_reporters_that_ask_get_genomes() -> None:
     assert not {"Births", "BestGenome"} & set(lines)
     assert [event for event in asking.events if event.event == "Evaluated"] == plain.generations
     assert len(births_of(asking)) == 3
-    assert str(births_of(asking)[0]) == "generation 0: 40 genomes, 40 by first"
+    assert str(births_of(asking)[0]) == "generation 0: 30 genomes, 30 by first"
 
 
 def test_the_best_genome_is_told_when_it_changes_and_again_to_other_reporters() -> None:
@@ -88,17 +83,14 @@ def test_the_best_genome_is_told_when_it_changes_and_again_to_other_reporters() 
     assert all(a.nodes != b.nodes or a.edges != b.edges for a, b in itertools.pairwise(best))
     assert any(isinstance(event, BestGenome) for event in again.events)
     result = evolve("xor", population=40, generations=4, seed=1, genealogy=True)
-    told = [event for event in result.events if isinstance(event, BestGenome)][-1]
-    roles = [node[1] for node in told.nodes]
+    last = [event for event in result.events if isinstance(event, BestGenome)][-1]
+    roles = [node[1] for node in last.nodes]
     assert (roles.count("input"), roles.count("output")) == (2, 1)
-    assert [edge[2] for edge in told.edges] == result.champion.connections["weight"].tolist()
+    assert [edge[2] for edge in last.edges] == result.champion.connections["weight"].tolist()
 
 
 def test_objectives_and_grids_have_a_genealogy_too() -> None:
-    history = History(genealogy=True)
-    run = ParetoRun(Population(EvolutionConfig(population=12), seed=1))
-    run.evolve(lambda genome: (genome.activate([0.0, 1.0])[0], -genome.hidden), generations=6, reporters=[history])
-    births = births_of(history)
+    births = births_of(recorded_front(6)[1])
     assert [one.first for one in births] == list(range(0, 72, 12))
     assert all((one.parents < one.first).all() and (one.species == -1).all() for one in births)
     alive = {int(parent) for one in births for parent in one.parents.ravel() if parent >= 0}
@@ -106,10 +98,7 @@ def test_objectives_and_grids_have_a_genealogy_too() -> None:
     assert alive <= set(range(72))
 
     for algorithm in ("neat", "elites"):
-        history = History(genealogy=True)
-        config = GridConfig(population=8, algorithm=algorithm)
-        grids = GridPopulation(config, mlp(), seed=1)
-        grids.evolve(fit_xor, generations=3, reporters=[history])
+        grids, history = recorded_grids(algorithm)
         last = births_of(history)[-1]
         assert (last.parents[:, 0] // 8 == 1).all()
         assert last.sizes.tolist() == [list(grids.size_of(genome)) for genome in grids.genomes]
@@ -146,9 +135,10 @@ def test_a_growing_file_is_read_line_by_line(tmp_path: Path) -> None:
         file.write(text[half:])
     after = lines.read()
     assert len(before) + len(after) == text.count(b"\n")
-    assert not lines.restarted()
-    path.write_bytes(text[:200])
-    assert lines.restarted()
+    assert not lines.replaced()
+    path.write_bytes(text[: text.index(b"\n") + 1])
+    assert lines.replaced()
+    assert [event.event for event in lines.read()] == [before[0].event]
 
 
 EVALUATED = {

@@ -155,10 +155,10 @@ def test_the_compiled_cart_is_gymnasiums(recurrent: bool, outputs: int) -> None:
 def test_the_widths_are_set_where_nobody_did() -> None:
     bare = Population(EvolutionConfig(population=12), seed=1)
     bare.evolve(CARTPOLE, 2)
-    told = population(CARTPOLE)
-    told.evolve(CARTPOLE, 2)
-    assert bare.genomes == told.genomes
-    assert bare.config == told.config
+    configured = population(CARTPOLE)
+    configured.evolve(CARTPOLE, 2)
+    assert bare.genomes == configured.genomes
+    assert bare.config == configured.config
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (2, 1), (5, 1), (4, 3)])

@@ -65,15 +65,15 @@ def test_who_lives_on_is_never_dominated_by_who_does_not() -> None:
     run.evolve(error_and_size, generations=3)
     before = run.objectives
     cohort = run.ask()
-    told = np.array([error_and_size(cohort.genome(row), cohort.rng(row)) for row in range(len(cohort))])
-    run.tell(told)
+    objectives = np.array([error_and_size(cohort.genome(row), cohort.rng(row)) for row in range(len(cohort))])
+    run.tell(objectives)
     assert before is not None
     assert run.objectives is not None
-    ranks = front_ranks(np.concatenate([before, told]))
+    ranks = front_ranks(np.concatenate([before, objectives]))
     assert len(run.objectives) == 40
-    kept = {tuple(row) for row in run.objectives.tolist()}
-    best = {tuple(row) for row in np.concatenate([before, told])[ranks == 0].tolist()}
-    assert best <= kept or (ranks == 0).sum() > 40
+    front = {tuple(row) for row in run.objectives.tolist()}
+    best = {tuple(row) for row in np.concatenate([before, objectives])[ranks == 0].tolist()}
+    assert best <= front or (ranks == 0).sum() > 40
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:

@@ -47,17 +47,17 @@ def test_every_device_activates_as_the_cpu_does(name: str) -> None:
 
 @pytest.mark.parametrize("several", [False, True])
 def test_a_generation_on_a_gpu_has_the_fitness_of_the_cpu(several: bool) -> None:
-    config, found = problems.xor().configure(EvolutionConfig(population=30)), []
+    config, results = problems.xor().configure(EvolutionConfig(population=30)), []
     for name in ("cpu", "gpu"):
         population = Population(config, 4)
         if several:
             run = ParetoRun(population)
             run.evolve(SizedProblem(problems.xor()), 1, device=device(name))
-            found.append(np.array(run.objectives))
+            results.append(np.array(run.objectives))
         else:
             population.evolve(problems.xor(), 1, device=device(name))
-            found.append(np.array(population.progress.fitness))
-    np.testing.assert_allclose(*found, rtol=1e-5)
+            results.append(np.array(population.progress.fitness))
+    np.testing.assert_allclose(*results, rtol=1e-5)
 
 
 def test_a_run_on_a_gpu_solves_its_problem() -> None:

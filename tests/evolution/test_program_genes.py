@@ -55,23 +55,23 @@ def test_all_kinds_of_genes_come_and_every_program_runs() -> None:
 @pytest.mark.parametrize("name", GENES)
 def test_new_genes_compute_the_same_at_first(name: str) -> None:
     """Of a program that has none of them: filters believe all, masks hide nothing, losses weigh 0, no twin is heard."""
-    genome, innovations, made = first("timed"), GridInnovations(next=10), set[Declared]()
+    genome, innovations, programs = first("timed"), GridInnovations(next=10), set[Declared]()
     before = genome.predict(X)
     for seed in range(10):
         innovations.begin_generation()
         child = apply_change(genome, AT, CHANGES[name], innovations.mark, np.random.default_rng(seed))
         if child is None:
             continue
-        made.add(program_of(child))
+        programs.add(program_of(child))
         check(child)
         np.testing.assert_allclose(child.predict(X), before, rtol=0, atol=1e-6)
         if name in ("change_mask", "change_learning"):
             assert distance(genome, child, RULES) == 0
         else:
             assert distance(genome, child, RULES) > 0
-    assert len(made) >= 3
+    assert len(programs) >= 3
     if name == "change_carrier":
-        added = [set(program.canvas.regions) - set(program_of(genome).canvas.regions) for program in made]
+        added = [set(program.canvas.regions) - set(program_of(genome).canvas.regions) for program in programs]
         assert {len(names) for names in added} == {0, 1}  # filters in place, and twins
 
 
@@ -131,8 +131,8 @@ def test_masks_and_losses_are_as_far_apart_as_they_differ() -> None:
 def _with(genome: GridGenome, program: Declared) -> GridGenome:
     """The genome with another program; parameters of one name are the same."""
     network = chain([replace(spec_of(genome), program=program)], (3,))
-    made = initialise(network, 5)
-    return GridGenome.first(network, Params({key: genome.params.get(key, store) for key, store in made.items()}))
+    fresh = initialise(network, 5)
+    return GridGenome.first(network, Params({key: genome.params.get(key, store) for key, store in fresh.items()}))
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_masks_change_and_fit(mask: Mask) -> None:
     edge = next(edge for edge in program.edges if facts_of(program).place(edge.reads).through == "positions")
     edge = changed_to(edge, mask=mask)
     for _ in range(60):
-        found = new_mask(program, edge, rng) if edge.mask is None else changed_mask(program, edge, rng)
-        kinds.add(type(found))
-        edge = changed_to(edge, mask=found)
+        new = new_mask(program, edge, rng) if edge.mask is None else changed_mask(program, edge, rng)
+        kinds.add(type(new))
+        edge = changed_to(edge, mask=new)
         edges = tuple(edge if other.name == edge.name else other for other in program.edges)
-        made = fit_masks(changed_to(program, edges=edges))
-        facts_of(made)
-        assert next(other for other in made.edges if other.name == edge.name).mask == found
+        fitted = fit_masks(changed_to(program, edges=edges))
+        facts_of(fitted)
+        assert next(other for other in fitted.edges if other.name == edge.name).mask == new
     assert {Rects, Bits, type(None)} <= kinds
 
 
@@ -183,10 +183,10 @@ def test_masks_follow_their_regions() -> None:
         (Edge("a", "a", mask=Bits(["0"] * 3), name="e5"), Bits(["01", "01"])),
         (Edge("b", "a", mask=Bits(["1"]), name="e6"), None),
     ]  # fmt: skip
-    made = fit_masks(changed_to(program, canvas=canvas, edges=tuple(edge for edge, _ in masks)))
-    assert [edge.mask for edge in made.edges] == [want for _, want in masks]
-    assert fit_masks(made) is made
-    facts_of(made)
+    fitted = fit_masks(changed_to(program, canvas=canvas, edges=tuple(edge for edge, _ in masks)))
+    assert [edge.mask for edge in fitted.edges] == [want for _, want in masks]
+    assert fit_masks(fitted) is fitted
+    facts_of(fitted)
 
 
 def test_losses_change_and_go_with_their_carrier() -> None:
@@ -201,8 +201,8 @@ def test_losses_change_and_go_with_their_carrier() -> None:
     left = learning_with(region, "residual")
     assert left is not None
     assert left.losses == {"calibration": 1.0}
-    kept = changed_to(region, learning=Learning("none", {"task": 0.5, "sparsity": 2.0}))
-    assert learning_with(kept, "memory") == Learning("none", {"task": 0.5})
+    sparse = changed_to(region, learning=Learning("none", {"task": 0.5, "sparsity": 2.0}))
+    assert learning_with(sparse, "memory") == Learning("none", {"task": 0.5})
 
 
 def test_children_have_these_genes_and_dna_tells_them() -> None:
@@ -220,17 +220,17 @@ def test_children_have_these_genes_and_dna_tells_them() -> None:
     network = chain([replace(spec_of(a), program=other)], (3,))
     b = GridGenome.first(network, initialise(network, 5))
     check(b)
-    found = compare(extract_dna(a.network, a.params), extract_dna(b.network, b.params))
-    assert {path.removeprefix(f"{AT}/") for path in found.only_b} == {"regions.plan", "regions.eye"}
+    comparison = compare(extract_dna(a.network, a.params), extract_dna(b.network, b.params))
+    assert {path.removeprefix(f"{AT}/") for path in comparison.only_b} == {"regions.plan", "regions.eye"}
     whole = 0
     for seed in range(8):
         child = crossover(a, b, np.random.default_rng(seed))
         check(child)
-        made = program_of(child)
-        whole += made.canvas.regions["plan"].identity is not None
-        whole += made.canvas.regions["eye"].learning is not None
-        whole += next(edge for edge in made.edges if edge.name == "belief<eye#0").mask is not None
-        for name, region in made.canvas.regions.items():
+        grown = program_of(child)
+        whole += grown.canvas.regions["plan"].identity is not None
+        whole += grown.canvas.regions["eye"].learning is not None
+        whole += next(edge for edge in grown.edges if edge.name == "belief<eye#0").mask is not None
+        for name, region in grown.canvas.regions.items():
             assert region in (program.canvas.regions[name], other.canvas.regions[name])
-        assert [*recipe_of(facts_of(made).place("eye"))] in ([], ["next_step", "masked_prediction"])
+        assert [*recipe_of(facts_of(grown).place("eye"))] in ([], ["next_step", "masked_prediction"])
     assert 4 <= whole <= 20  # of 24

@@ -102,8 +102,8 @@ def test_every_child_is_a_program_that_runs(name: str, seed: int, names: list[st
     parents = [first(name), first(name, 2)]
     for i, change in enumerate(names):
         innovations.begin_generation()
-        made = apply_change(parents[i % 2], AT, CHANGES[change], innovations.mark, rng)
-        parents[i % 2] = made or parents[i % 2]
+        mutant = apply_change(parents[i % 2], AT, CHANGES[change], innovations.mark, rng)
+        parents[i % 2] = mutant or parents[i % 2]
         check(parents[i % 2])
     fitter, other = parents
     child = crossover(fitter, other, rng)
@@ -124,30 +124,30 @@ def test_new_regions_and_edges_leave_what_a_program_computes(name: str) -> None:
     before, closed = genome.predict(X), 0
     for seed in range(3):
         for change in (add_region, add_edge):
-            told: list[MutatedProgram | None] = []
+            mutated: list[MutatedProgram | None] = []
 
             def remembered(
                 program: Declared,
                 mark: Mark,
                 rng: np.random.Generator,
                 change: Changing = change,
-                told: list[MutatedProgram | None] = told,
+                mutated: list[MutatedProgram | None] = mutated,
             ) -> MutatedProgram | None:
-                told.append(change(program, mark, rng))
-                return told[-1]
+                mutated.append(change(program, mark, rng))
+                return mutated[-1]
 
             innovations.begin_generation()
-            made = apply_change(genome, AT, remembered, innovations.mark, np.random.default_rng(seed))
-            if made is None or told[0] is None:
+            child = apply_change(genome, AT, remembered, innovations.mark, np.random.default_rng(seed))
+            if child is None or mutated[0] is None:
                 continue
-            for new, old in told[0].copies.items():
-                names = parts_of(spec_of(made)).get(new, ())
+            for new, old in mutated[0].copies.items():
+                names = parts_of(spec_of(child)).get(new, ())
                 for param in names:
                     source = genome.params[f"{AT}/{old}{param.removeprefix(new)}"]
-                    np.testing.assert_array_equal(made.params[f"{AT}/{param}"].values(), source.values())
-            if told[0].closed:
+                    np.testing.assert_array_equal(child.params[f"{AT}/{param}"].values(), source.values())
+            if mutated[0].closed:
                 closed += 1
-                np.testing.assert_allclose(made.predict(X), before, rtol=0, atol=1e-6)
+                np.testing.assert_allclose(child.predict(X), before, rtol=0, atol=1e-6)
     assert closed >= 3
 
 
@@ -156,9 +156,9 @@ def test_each_change_happens() -> None:
     genome, innovations = first("whole"), GridInnovations(next=10)
     for name, change in CHANGES.items():
         rngs = (np.random.default_rng(seed) for seed in range(20))
-        made = [g for rng in rngs if (g := apply_change(genome, AT, change, innovations.mark, rng)) is not None]
-        assert any(program_of(one) != program_of(genome) for one in made), name
-        counts = {(len(program_of(g).canvas.regions), len(program_of(g).edges)) for g in made}
+        children = [g for rng in rngs if (g := apply_change(genome, AT, change, innovations.mark, rng)) is not None]
+        assert any(program_of(one) != program_of(genome) for one in children), name
+        counts = {(len(program_of(g).canvas.regions), len(program_of(g).edges)) for g in children}
         before = len(program_of(genome).canvas.regions), len(program_of(genome).edges)
         if name in ("add_region", "add_edge"):
             assert all(regions >= before[0] and edges > before[1] for regions, edges in counts)
@@ -245,12 +245,12 @@ def test_dna_is_read_region_by_region_and_edge_by_edge() -> None:
     a = first("whole")
     grown = apply_change(a, AT, add_region, GridInnovations(next=10).mark, np.random.default_rng(0))
     assert grown is not None
-    found = compare(extract_dna(a.network, a.params), extract_dna(grown.network, grown.params))
-    assert found.overlaps
-    assert all(value == pytest.approx(1) for value in found.overlaps.values())
-    assert not found.only_a
-    assert found.only_b
-    assert all("/edges.e" in path or "/regions.r" in path for path in found.only_b)
+    comparison = compare(extract_dna(a.network, a.params), extract_dna(grown.network, grown.params))
+    assert comparison.overlaps
+    assert all(value == pytest.approx(1) for value in comparison.overlaps.values())
+    assert not comparison.only_a
+    assert comparison.only_b
+    assert all("/edges.e" in path or "/regions.r" in path for path in comparison.only_b)
     edge = program_of(a).edges[0]
     others = (changed_to(edge, rule="sigmoid"), *program_of(a).edges[1:])
     network = chain([replace(spec_of(a), program=changed_to(program_of(a), edges=others))], (3,))

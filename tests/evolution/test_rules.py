@@ -125,8 +125,8 @@ def test_deleting_a_node_takes_its_connections(rng: np.random.Generator) -> None
 
 
 def test_deleting_a_connection(rng: np.random.Generator) -> None:
-    kept = [marks(mutate(rng, genome(FULL), config(replace(STILL, delete_connection=1.0)), fresh())) for _ in range(20)]
-    assert {tuple(k) for k in kept} == {(0,), (1,)}
+    tags = [marks(mutate(rng, genome(FULL), config(replace(STILL, delete_connection=1.0)), fresh())) for _ in range(20)]
+    assert {tuple(k) for k in tags} == {(0,), (1,)}
 
 
 A = genome([(0, 0, 2, 1.0, True), (1, 1, 2, 1.0, True), (2, 0, 3, 1.0, True), (3, 3, 2, 1.0, True)], hidden=[3])

@@ -17,9 +17,9 @@ from tests.gpu.dawn_driver import REQUIRED, ROOT, environment_or_skip
 from volumetric.devices.gpu.webgpu.webgpu_implementation import NAMES, VARIABLE
 
 PARTS: Mapping[str, Sequence[str]] = {
-    "each operation": ["--quick", "tests/gpu_graph/test_ops.py"],
-    "each format": [
+    "each operation and format": [
         "--quick",
+        "tests/gpu_graph/test_ops.py",
         "tests/gpu/test_matmul.py",
         "tests/gpu/test_rowwise.py",
         "tests/gpu/test_block_formats.py",

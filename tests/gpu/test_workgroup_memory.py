@@ -12,9 +12,11 @@ from tests.gpu.modules import covering, modules
 from tests.gpu.uninitialised_memory import soiled
 
 ROOT = Path(__file__).parents[2]
-KERNELS = (
+ON_ROWS = (
     "matmul", "matrix_units", "matrix_attention", "rowwise", "attention", "drawing", "recurrent", "mixtures", "greedy",
 )  # fmt: skip
+ON_GRAPHS = ("fake_quant", "half_products", "ops", "products", "program", "row_sums")
+"""Files with tests of kernels that have workgroup memory; other files run none that these do not."""
 
 
 @pytest.mark.thorough
@@ -31,7 +33,10 @@ def test_every_workgroup_variable_begins_with_garbage() -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_results_do_not_depend_on_zeroed_workgroup_memory() -> None:
-    files = [*(f"tests/gpu/test_{name}.py" for name in KERNELS), "tests/gpu_graph"]
+    files = [
+        *(f"tests/gpu/test_{name}.py" for name in ON_ROWS),
+        *(f"tests/gpu_graph/test_{name}.py" for name in ON_GRAPHS),
+    ]
     arguments = ["-q", "-n", "0", "--quick", "-p", "no:cacheprovider", "-p", "tests.gpu.uninitialised_memory"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments, *files], cwd=ROOT, capture_output=True, text=True, check=False

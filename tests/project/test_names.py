@@ -19,6 +19,10 @@ pytestmark = pytest.mark.thorough  # they read all files
 
 EMPTY = frozenset({"found", "given", "made", "told", "kept"})
 """Participles that were names of variables, parameters and attributes, and say nothing of what these hold."""
+EMPTY_IN_SCRIPTS = re.compile(
+    rf"(?:\b(?:const|let|var)|[,({{\[])\s*({'|'.join(sorted(EMPTY))})\s*(?:[=,)\]}};]|of\b|in\b)"
+)
+"""The same where JavaScript declares, destructures or passes a variable."""
 NO_VERBS = re.compile(
     r"_?(?:apart|asked|brought|built|done|drawn|found|given|gone|handed|held|joined|kept|known|laid|left|made|meant|put|"
     r"said|seen|shown|taken|told|wanted|written)"
@@ -76,6 +80,16 @@ def test_no_class_name_stands_in_more_than_two_modules() -> None:
 def test_variables_say_what_they_hold() -> None:
     assert not [
         f"{path}:{line} {name}" for path, tree in modules().items() for line, name in names(tree) if name in EMPTY
+    ]
+
+
+def test_variables_of_scripts_say_what_they_hold() -> None:
+    scripts = [path for path in sorted(PACKAGE.rglob("*.js")) if "vendor" not in path.parts]
+    assert len(scripts) > 100
+    assert not [
+        f"{path.relative_to(PACKAGE)} {match[0]}"
+        for path in scripts
+        for match in EMPTY_IN_SCRIPTS.finditer(path.read_text(encoding="utf-8"))
     ]
 
 

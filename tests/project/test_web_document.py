@@ -16,6 +16,7 @@ def test_the_document_leaves_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert names["page"].view == "numbers"
     assert names["page"].bytes < 100_000
     assert Path("xor.html").stat().st_size <= 60_000
-    for folder, view in (("champion", "field"), ("plane", "field"), ("chat", "chat"), ("smollm2", "chat")):
+    views = {"champion": "field", "plane": "field", "teach": "learn_numbers", "chat": "chat", "smollm2": "chat"}
+    for folder, view in views.items():
         assert Path(folder, "index.html").is_file()
         assert Path(folder, "views", f"{view}.js").is_file()

@@ -20,8 +20,9 @@ def test_its_code_writes_pages(
     names: dict[str, object] = {}
     for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         exec(compile(code, "docs/web_learning.md", "exec"), names)
-    assert f"```\n{capsys.readouterr().out}```" in PAGE
-    assert {path.name for path in tmp_path.iterdir()} == {"digits", "evolve.html"}
+    shown = re.findall(r"```\n(\w+\n)```", PAGE)
+    assert capsys.readouterr().out == "".join(shown)
+    assert {path.name for path in tmp_path.iterdir()} == {"digits", "playground.html", "cart.html", "evolve.html"}
     assert {"index.html", "engine.js", "learner.js", "network.json"} <= {
         one.name for one in (tmp_path / "digits").iterdir()
     }

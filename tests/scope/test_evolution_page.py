@@ -94,12 +94,12 @@ def test_one_generation_is_shown_by_all_charts(browser: Page, tmp_path: Path):
 
     # the stream: a tooltip tells of the species under the pointer, a click highlights it everywhere
     x, y, width, height = box(page, ".stream svg")
-    told = hover(page, x + width - 30, y + height / 2 - 12)
-    assert "generation 29" in told or "generation 28" in told
-    species = int(told.split("species ")[1].split("\n")[0])
-    assert "genomes" in told
-    assert "best fitness" in told
-    assert "age" in told
+    tooltip = hover(page, x + width - 30, y + height / 2 - 12)
+    assert "generation 29" in tooltip or "generation 28" in tooltip
+    species = int(tooltip.split("species ")[1].split("\n")[0])
+    assert "genomes" in tooltip
+    assert "best fitness" in tooltip
+    assert "age" in tooltip
     click_at(page, x + width - 30, y + height / 2 - 12)
     assert page.value("scope.shown.species.value") == species
     faded = "document.querySelectorAll('.stream path[data-class][fill-opacity=\"0.18\"]').length"
@@ -136,9 +136,9 @@ def test_one_generation_is_shown_by_all_charts(browser: Page, tmp_path: Path):
         "[p, p.getPointAtLength(p.getTotalLength() / 3), p.getScreenCTM()])(document.querySelector('.champion path')))"
     )
     box(page, ".champion svg")
-    told = hover(page, *page.value(middle))
-    assert f"{edge[0]} → {edge[1]}" in told
-    assert f"weight {float(f'{edge[2]:.7g}')}"[:12] in told
+    tooltip = hover(page, *page.value(middle))
+    assert f"{edge[0]} → {edge[1]}" in tooltip
+    assert f"weight {float(f'{edge[2]:.7g}')}"[:12] in tooltip
 
 
 def test_the_genealogy_traces_ancestors(browser: Page, tmp_path: Path):
@@ -232,10 +232,10 @@ def test_fronts_grow_with_the_generations(browser: Page, tmp_path: Path):
         assert page.value(dots) == len(event.front)
     circle = "document.querySelector('.front circle').getBoundingClientRect()"
     x, y = page.value(f"(b => [b.x + b.width / 2, b.y + b.height / 2])({circle})")
-    told = hover(page, x, y)
-    assert "objective 1" in told
-    assert "objective 2" in told
-    genome = int(told.split("genome ")[1].split("\n")[0])
+    tooltip = hover(page, x, y)
+    assert "objective 1" in tooltip
+    assert "objective 2" in tooltip
+    genome = int(tooltip.split("genome ")[1].split("\n")[0])
     assert genome in fronts[7].genomes
     click_at(page, x, y)
     assert page.value("scope.shown.lineage.chosen") == genome
@@ -282,14 +282,14 @@ def test_a_run_is_shown_while_it_goes_on(browser: Page):
         assert half.wait(30)
         browser.wait("scope.shown.store.rows.length === 10")
         first = "document.querySelector('.stream path[data-class=\"0\"]')"
-        browser.value(f"(window.kept = {first}, 0)")
+        browser.value(f"(window.node = {first}, 0)")
         assert browser.value("document.querySelector('.live').hidden") is False
         open_page(browser, server.address)  # a page that comes later asks for what it lacks
         browser.wait("scope.shown.store.rows.length === 10")
-        browser.value(f"(window.kept = {first}, 0)")
+        browser.value(f"(window.node = {first}, 0)")
         more.set()
         browser.wait("scope.shown.store.rows.length === 25")
-        assert browser.value(f"window.kept === {first}") is True  # elements stay, they are not drawn anew
+        assert browser.value(f"window.node === {first}") is True  # elements stay, they are not drawn anew
         browser.wait("document.querySelector('.live').hidden")
         assert browser.value("scope.shown.generation.value") == 24
         browser.wait("document.querySelector('.lineage-canvas').dataset.genomes === '750'")

@@ -9,16 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.evolution.grids.test_grids import fit_xor, mlp
+from tests.evolution.recorded_runs import SMALL, recorded, recorded_front, recorded_grids
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.cli import main
 from volumetric.evolution import (
     EvolutionConfig,
-    GridConfig,
-    GridPopulation,
     History,
     JsonLines,
-    ParetoRun,
     Population,
     evolve,
 )
@@ -31,14 +28,6 @@ from volumetric.scope.evolution_rows import EvolutionRows, champion_row
 from volumetric.scope.evolution_thinning import OTHERS, thin_births, thin_champions, thin_species
 from volumetric.scope.evolution_view import evolution_view, is_evolution, view_of_rows
 from volumetric.scope.page import scope_page
-
-SMALL = EvolutionConfig(population=30, fitness_threshold=9.0)
-
-
-def recorded(*, generations: int = 10, genealogy: bool = True, config: EvolutionConfig = SMALL) -> History:
-    history = History(genealogy=genealogy)
-    Population(config, seed=1).evolve(xor(), generations, reporters=[history])
-    return history
 
 
 def test_a_view_has_the_numbers_of_the_events():
@@ -124,18 +113,14 @@ def test_directories_of_runs_are_shown(tmp_path: Path, monkeypatch, capsys):
 
 
 def test_fronts_and_grids_are_views():
-    history = History(genealogy=True)
-    run = ParetoRun(Population(EvolutionConfig(population=12), seed=1))
-    run.evolve(lambda genome: (genome.activate([0.0, 1.0])[0], -genome.hidden), generations=4, reporters=[history])
+    run, history = recorded_front(4)
     data = evolution_view(history).data
     assert data["species"] is None
     ends = data["fronts"]["points"][data["fronts"]["at"][-2] :]
     assert sorted(map(tuple, ends.tolist())) == sorted(point.objectives for point in run.front)
     assert data["generations"]["best"][-1] == max(point.objectives[0] for point in run.front)
     assert evolution_view(run).data["rows"] == 1
-    history = History(genealogy=True)
-    grids = GridPopulation(GridConfig(population=6), mlp(), seed=1)
-    grids.evolve(fit_xor, generations=3, reporters=[history])
+    grids, history = recorded_grids()
     data = evolution_view(history).data
     assert data["generations"]["hidden"].tolist() == [event.best_hidden for event in history.generations]
     assert {node[1] for node in data["champions"][0]["nodes"]} == {"input", "hidden", "output"}
@@ -151,14 +136,14 @@ def test_a_thinned_genealogy_has_whole_lines_of_the_last_generation():
     thin = thin_births(births, best, notes, most=300)
     assert len(thin["ids"]) <= 330
     assert "of 900 genomes" in notes[0]
-    kept = dict(zip(thin["ids"].tolist(), thin["parents"].tolist(), strict=True))
-    assert set(best) <= set(kept)
+    parents_of = dict(zip(thin["ids"].tolist(), thin["parents"].tolist(), strict=True))
+    assert set(best) <= set(parents_of)
     assert thin["population"].tolist() == [30] * 30
     at = best[-1]
     for generation in reversed(range(30)):
         assert at // 30 == generation
-        assert at in kept
-        at = kept[at][0]
+        assert at in parents_of
+        at = parents_of[at][0]
     every = thin_births(births, best, notes)
     assert len(every["ids"]) == 900
     assert len(notes) == 1

@@ -128,7 +128,7 @@ def test_ticks_of_a_clocked_network_are_explained():
     resets[5] = 1
     inspection = Inspection(clocked, params, x, resets=resets)
     stream = clocked.stream_on(ReferenceDevice(np.float64), params)
-    kept = 0
+    unfired = 0
     for t in range(9):
         stream.run(x[None, t : t + 1], resets=resets[None, t : t + 1])
         state = stream.state()
@@ -136,8 +136,8 @@ def test_ticks_of_a_clocked_network_are_explained():
             trace = inspection.explain(node, t, index=2)
             assert trace["value"] == pytest.approx(state[f"out/{coord}/1"].ravel()[2], rel=1e-6, abs=1e-12)
             check_steps(trace)
-            kept += not trace["fired"]
-    assert kept == 4  # the clocks of a stream start anew when it is reset
+            unfired += not trace["fired"]
+    assert unfired == 4  # the clocks of a stream start anew when it is reset
     reads = [s for s in inspection.explain(1, 7, index=0)["steps"] if s["op"] == "reads"]
     assert {term["factors"][0]["of"]["name"] for term in reads[0]["terms"]} == {"0.0.0.0", "0.0.2.0"}
     assert inspection.explain(1, 2, index=0)["value"] == inspection.explain(1, 2, index=0)["value"]  # also backwards

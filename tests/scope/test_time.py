@@ -77,7 +77,7 @@ def text(page: Page, selector: str) -> str:
     return page.value(f"document.querySelector({json.dumps(selector)}).textContent")
 
 
-def made(frames: int, nodes: int, *, seed: int = 0, start: int = 1, step: int = 1, missed: int = 0) -> Recording:
+def noise(frames: int, nodes: int, *, seed: int = 0, start: int = 1, step: int = 1, missed: int = 0) -> Recording:
     """Return frames of random activity; some are not finite."""
     rng = np.random.default_rng(seed)
     scene = Scene(
@@ -155,7 +155,7 @@ def test_frames_are_stepped_and_linked_with_charts(browser: Page, tmp_path: Any)
 
 
 def test_playing_loops_marks_and_links(browser: Page, tmp_path: Any) -> None:
-    page = show(browser, page_of(recording_view(made(60, 12))), tmp_path)
+    page = show(browser, page_of(recording_view(noise(60, 12))), tmp_path)
     press(page, " ")
     assert page.value("scope.timePanel.playback.playing")
     page.wait("scope.time.value > 2")
@@ -199,14 +199,14 @@ def test_playing_loops_marks_and_links(browser: Page, tmp_path: Any) -> None:
     page.click(".time-marks button")
     assert now(page) == 10
 
-    page = show(browser, page_of(recording_view(made(60, 12))), tmp_path, anchor=anchor)  # the link holds all of it
+    page = show(browser, page_of(recording_view(noise(60, 12))), tmp_path, anchor=anchor)  # the link holds all of it
     assert (now(page), page.value("scope.timePanel.playback.loop")) == (30, [10, 19])
     page.click(".time-holder > button")
     assert page.value("[...document.querySelectorAll('.time-marks input')].map(one => one.value)") == [name, "tick 31"]
     assert page.value("document.querySelectorAll('.time img').length") == 0
     show(
         browser,
-        page_of(recording_view(made(60, 12))),
+        page_of(recording_view(noise(60, 12))),
         tmp_path,
         anchor="#t=nan&loop=5-1e9&marks=x~y!~&strips=-1,99,2.5&speed=-1",
     )
@@ -215,7 +215,7 @@ def test_playing_loops_marks_and_links(browser: Page, tmp_path: Any) -> None:
 
 def test_a_step_reads_each_node_a_few_times(browser: Page, tmp_path: Any) -> None:
     nodes = 500
-    recording = made(400, nodes)
+    recording = noise(400, nodes)
     page = show(browser, page_of(recording_view(recording, budget=None)), tmp_path)
     settle(page)
     page.value("scope.selection.set(7)")
@@ -257,7 +257,7 @@ def test_two_recordings_are_compared_at_the_same_ticks(browser: Page, tmp_path: 
 
 
 def test_thinned_recordings_say_so(browser: Page, tmp_path: Any) -> None:
-    recording = made(300, 200, missed=12)
+    recording = noise(300, 200, missed=12)
     view = recording_view(recording, budget=20_000)
     [tables] = view.data["recordings"]
     assert (tables["total"], len(tables["ticks"])) == (300, -(-300 // tables["step"]))
@@ -274,18 +274,18 @@ def test_thinned_recordings_say_so(browser: Page, tmp_path: Any) -> None:
 
 
 def test_views_of_recordings_are_checked() -> None:
-    one, other = made(5, 4), made(5, 3)
+    one, other = noise(5, 4), noise(5, 3)
     with pytest.raises(SpecError, match="the first has 4 nodes, the second 3"):
         recording_view(one, other)
     with pytest.raises(SpecError, match="different scenes: name of node 0 is"):
-        recording_view(made(5, 30), recorded())
+        recording_view(noise(5, 30), recorded())
     with pytest.raises(SpecError, match="or compares two, got 0"):
         recording_view()
     with pytest.raises(SpecError, match="expected 2 different names"):
         recording_view(one, one, names=("a", "a"))
     with pytest.raises(SpecError, match="not even one frame fits 9 bytes"):
         recording_view(one, budget=9)
-    edges = made(5, 4)
+    edges = noise(5, 4)
     object.__setattr__(edges, "scene", Scene(kind="fabric", nodes=edges.scene.nodes, edges=(
         SceneEdge(id=0, source=1, target=2, kind="local", delay=3),)))  # fmt: skip
     with pytest.raises(SpecError, match="edge 0 is from n0 to n1, local, delay 0 in the first, from n1 to n2"):

@@ -13,6 +13,7 @@ from tests.arrays import array
 from tests.devices import DEVICES, FAST, device, graphs
 from tests.networks import tiny_llama
 from tests.oracles.learner import NumpyLearner
+from tests.train.faulty_steps import FAULTS, faulty_step
 from tests.train.problems import chain, perceptron, waves
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, GenerationError, ShapeError, SpecError, UnsupportedError
@@ -258,29 +259,14 @@ def test_a_transformer_memorises_a_sequence(name: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", DEVICES)
-@pytest.mark.parametrize("fault", ["input", "target", "overflow", "gradient", "update"])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named_and_changes_nothing(fault: str, name: str) -> None:
-    network = NETWORK
-    x, y, rate, where = DATA.features.copy(), array(DATA.targets).copy(), 0.1, "the mse loss"
-    if fault == "input":
-        x[3, 1], where = np.nan, "the input of the network"
-    elif fault == "target":
-        y[0] = np.inf
-    elif fault == "overflow":
-        square = Dense(in_features=4, out_features=4, activation="relu2")
-        network = chain(square, Dense(in_features=4, out_features=1), inputs=4)
-        x, where = np.full_like(x, 1e25), "the output of dense at 0.0.0.0"
-    elif fault == "gradient":
-        network = chain(Dense(in_features=4, out_features=1), inputs=4)
-        x, y, where = x * 1e19, y * 0, "the gradient of 0.0.0.0/weight (dense at 0.0.0.0)"
-    else:
-        rate, where = 3e38, "parameter 0.0.0.0/weight after the update"
-    decay = 1e3 if fault == "update" else 0
-    for batches in ([Batch(x, y)], [batch(), Batch(x, y)]):
-        _, learner = pair(name, network, optimiser=Momentum(weight_decay=decay))
+    step = faulty_step(fault)
+    for batches in ([step.batch], [batch(), step.batch]):
+        _, learner = pair(name, step.network, optimiser=step.optimiser)
         before = learner.state
-        report = learner.step(batches, rate=rate)
-        assert report.fault == where
+        report = learner.step(batches, rate=step.rate)
+        assert report.fault == step.where
         assert_equal(learner.state, before)
         assert learner.state.updates == 0
         assert np.isfinite(learner.evaluate(batch()).total)

@@ -8,6 +8,7 @@ import pytest
 from tests.arrays import array
 from tests.learners import reference_learner
 from tests.networks import tiny_llama
+from tests.train.faulty_steps import FAULTS, faulty_step
 from tests.train.problems import chain, perceptron, waves
 from volumetric.base.errors import CheckpointError, ShapeError, SpecError
 from volumetric.dtypes import Scheme, decode, encode
@@ -21,7 +22,6 @@ from volumetric.train import (
     CrossEntropy,
     LearnerOptions,
     LearnerState,
-    Momentum,
 )
 from volumetric.train.device_learner import DeviceLearner
 
@@ -192,27 +192,13 @@ def test_schemes_by_pattern() -> None:
         learner(dtype={"*/nothing": "int8"})
 
 
-@pytest.mark.parametrize("fault", ["input", "target", "overflow", "gradient", "update"])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named_and_changes_nothing(fault: str) -> None:
-    network = NETWORK
-    x, y, rate, where = DATA.features.copy(), array(DATA.targets).copy(), 0.1, "the mse loss"
-    if fault == "input":
-        x[3, 1], where = np.nan, "the input of the network"
-    elif fault == "target":
-        y[0] = np.inf
-    elif fault == "overflow":
-        square = Dense(in_features=4, out_features=4, activation="relu2")
-        network = chain(square, Dense(in_features=4, out_features=1), inputs=4)
-        x, where = np.full_like(x, 1e25), "the output of dense at 0.0.0.0"
-    elif fault == "gradient":
-        network = chain(Dense(in_features=4, out_features=1), inputs=4)
-        x, y, where = x * 1e19, y * 0, "the gradient of 0.0.0.0/weight (dense at 0.0.0.0)"
-    else:
-        rate, where = 3e38, "parameter 0.0.0.0/weight after the update"
-    one = learner(network, host=np.float32, optimiser=Momentum(weight_decay=1e3 if fault == "update" else 0))
+    step = faulty_step(fault)
+    one = learner(step.network, host=np.float32, optimiser=step.optimiser)
     before = one.state
-    report = one.step([Batch(x, y)], rate=rate)
-    assert report.fault == where
+    report = one.step([step.batch], rate=step.rate)
+    assert report.fault == step.where
     assert one.state.updates == 0
     assert_same(one.state, before, 0)
     assert np.isfinite(one.evaluate(batch()).total)

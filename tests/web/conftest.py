@@ -1,4 +1,4 @@
-"""One browser with WebGPU, and one server of files, for all tests of exported networks that a process runs.
+"""One browser with WebGPU, and one server of files, for the tests of exported networks that a process runs.
 
 With ``VOLUMETRIC_BROWSER_GPU=1`` the browser uses a GPU of this machine instead of its software adapter.
 """
@@ -21,7 +21,7 @@ from tests.web.static_server import StaticServer, static_server
 _SITE = Path(volumetric.__file__).parent / "web" / "site"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # what its software adapter has compiled fills gigabytes
 def _webgpu() -> Iterator[tuple[Page, StaticServer]]:
     find_or_skip()
     flags = VULKAN_WEBGPU if os.environ.get("VOLUMETRIC_BROWSER_GPU") else SOFTWARE_WEBGPU

@@ -8,8 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tests.serve.chromium import Page
 from tests.web.static_server import StaticServer
+from volumetric import initialise
+from volumetric.builders import sequential
+from volumetric.evolution.genome import Genome
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.web.page_files import page_files, single_page
 from volumetric.web.page_hints import page_hints
 
@@ -102,5 +108,35 @@ def one_file(path: Path, network: dict[str, Any], **hints: Any) -> Path:
 
 def texts(page: Page, selector: str) -> list[str]:
     """Return the texts of elements."""
-    found: list[str] = page.value(f"[...document.querySelectorAll({selector!r})].map(one => one.textContent)")
-    return found
+    texts: list[str] = page.value(f"[...document.querySelectorAll({selector!r})].map(one => one.textContent)")
+    return texts
+
+
+def set_field(page: Page, name: str, value: float) -> None:
+    """Move a slider or a box to a value."""
+    page.value(
+        f"(box => {{ box.value = {value}; box.dispatchEvent(new Event('input')); }})"
+        f"(document.querySelector('[aria-label={json.dumps(name)}]'))"
+    )
+
+
+def linear_genome(weights: list[float]) -> Genome:
+    """Return a genome of one output node that sums its inputs by these weights."""
+    network = sequential(len(weights), 1)
+    keys = list(initialise(network))
+    arrays = {keys[0]: np.array([weights], np.float32)} | {key: np.zeros(1, np.float32) for key in keys[1:]}
+    return Genome.from_network(network, Params({key: WeightStore.from_array(a) for key, a in arrays.items()}))
+
+
+def check_names_and_widths(page: Page) -> None:
+    """Check that what can be used has a name, and that nothing is wider than a phone, in both schemes."""
+    page.call("Accessibility.enable")
+    nodes = [node for node in page.call("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
+    asked = ("button", "slider", "spinbutton", "textbox", "combobox", "DisclosureTriangle", "image", "region", "list")
+    named = [node for node in nodes if node["role"]["value"] in asked]
+    assert len(named) >= 8
+    assert all(node["name"]["value"] for node in named), named
+    for width in (320, 390, 1280):
+        for scheme in ("light", "dark"):
+            page.picture(width, 800, scheme)
+            assert page.value("document.documentElement.scrollWidth <= innerWidth"), width

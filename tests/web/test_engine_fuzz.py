@@ -1,4 +1,5 @@
-"""Damaged descriptions: whatever stands in network.json, loading and running it succeeds or raises an `EngineError`."""
+"""Damaged descriptions: whatever stands in network.json or tokenizer.json, loading and running it succeeds or raises an
+`EngineError`."""
 
 from __future__ import annotations
 
@@ -19,25 +20,27 @@ _FUZZ = """
 const junk = [null, -1, 1.5, 1e300, "", "x", "__proto__", [], {}, true, [[]], [null], 2 ** 31, {a: 1}, undefined];
 let state = seed;
 const next = count => (state = (Math.imul(state, 1103515245) + 12345) >>> 0) % 65536 % count;
-const places = [];
+const places = [], damaged = part === "network" ? network : JSON.parse(texts[part]);
 const walk = (value, path) => {
   for (const [key, one] of Object.entries(value)) {
     places.push([...path, key]);
     if (one && typeof one === "object") walk(one, [...path, key]);
   }
 };
-walk(network, []);
+walk(damaged, []);
 const wrong = [], seen = {};
 for (let i = 0; i < rounds; i++) {
-  const copy = structuredClone(network), path = places[next(places.length)], value = junk[next(junk.length)];
+  const copy = structuredClone(damaged), path = places[next(places.length)], value = junk[next(junk.length)];
   const holder = path.slice(0, -1).reduce((one, key) => one[key], copy);
   if (value === undefined) delete holder[path.at(-1)];
   else holder[path.at(-1)] = value;
-  const source = {json: () => JSON.stringify(copy), piece: i => pieces[i], file: name => JSON.parse(texts[name])};
+  const own = part === "network", text = JSON.stringify(copy);
+  const file = name => JSON.parse(own ? texts[name] : text);
+  const source = {json: () => own ? text : network, piece: i => pieces[i], file};
   let m = null;
   try {
     m = await engine.load(source, {worker: false});
-    if (m.info.language) for await (const token of m.generate([0], {maxTokens: 3})) void token;
+    if (m.info.language) for await (const token of m.generate(own ? [0] : "abz", {maxTokens: 3})) void token;
     else if (m.info.streams) await m.stream().step([1]);
     else await m.run([1, 2, 3, 4]);
     seen.fine = (seen.fine ?? 0) + 1;
@@ -60,7 +63,7 @@ def _contents(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["dense", "ticks", "language"])
+@pytest.mark.parametrize("kind", ["dense", "ticks", "language", "tokenizer"])
 def test_changed_places(engine: EnginePage, kind: str) -> None:
     folder = engine.folder
     if kind == "dense":
@@ -71,6 +74,8 @@ def test_changed_places(engine: EnginePage, kind: str) -> None:
         folder = folder / "letters"
         export_network(loaded_letters(next_letter_logits()), folder)
     engine.expects_complaints = True
-    result = engine.run(_FUZZ, seed=5, rounds=60 if kind == "language" else 300, **_contents(folder))
+    part = "tokenizer.json" if kind == "tokenizer" else "network"
+    rounds = 300 if kind in ("dense", "ticks") else 60
+    result = engine.run(_FUZZ, seed=5, rounds=rounds, part=part, **_contents(folder))
     assert result["wrong"] == []
     assert result["seen"]["fine"] < 300

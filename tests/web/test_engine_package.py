@@ -15,11 +15,17 @@ import pytest
 import volumetric
 
 SITE = Path(volumetric.__file__).parent / "web" / "site"
-_IMPORT = re.compile(r'\b(?:from|import)\s*\(?\s*"([^"]+)"')
-_ENTRIES = ("engine.js", "worker.js", "text.js", "language.js", "encoder.js")
-"""What pages import, and what the engine imports when it needs it."""
-_LEARNING_ENTRIES = ("learner.js", "neat/population.js", "ticks.js")
-"""What the engine imports for networks that learn, populations that evolve, and clocked networks."""
+_IMPORT = re.compile(r'\b(?:from|import)\s*"([^"]+)"')
+_LAZY_IMPORT = re.compile(r'\bimport\("\./([^"]+)"\)')
+_PAGES = {
+    "numbers": ("engine.js", "worker.js", "lane_probe.js", "calls.js", "streams.js"),
+    "ticks": ("engine.js", "worker.js", "lane_probe.js", "ticks.js"),
+    "language": ("engine.js", "worker.js", "lane_probe.js", "text.js", "language.js"),
+    "encoder": ("engine.js", "worker.js", "lane_probe.js", "calls.js", "text.js", "encoder.js"),
+}
+"""Network → what its page imports, and what the engine imports for it."""
+_LEARNING_ENTRIES = ("learner.js", "neat/population.js")
+"""What the engine imports for networks that learn and populations that evolve."""
 _SOURCE_ENTRIES = ("gguf/model_source.js", "stored_files.js")
 """What the engine imports for GGUF files, and for files that stay in the browser."""
 
@@ -35,7 +41,7 @@ def modules_of(entries: tuple[str, ...]) -> list[Path]:
     return [SITE / name for name in sorted(names)]
 
 
-MODULES = modules_of(_ENTRIES)
+MODULES = modules_of(tuple(dict.fromkeys(name for entries in _PAGES.values() for name in entries)))
 LEARNING = [path for path in modules_of(_LEARNING_ENTRIES) if path not in MODULES]
 SOURCES = [path for path in modules_of(_SOURCE_ENTRIES) if path not in MODULES]
 
@@ -46,11 +52,12 @@ def _gzipped(paths: list[Path]) -> int:
 
 def test_what_a_page_loads_is_small() -> None:
     vendored = sorted((SITE / "vendor").glob("*.min.js"))
-    for kind in ("language.js", "encoder.js"):  # a network is of one kind
-        assert _gzipped(modules_of(("engine.js", "worker.js", "text.js", kind))) <= 40 * 1024
+    for network, entries in _PAGES.items():
+        assert _gzipped(modules_of(entries)) <= 40 * 1024, network
     assert _gzipped(LEARNING) <= 20 * 1024
+    assert _gzipped(MODULES + LEARNING + vendored) <= 100 * 1024
     assert _gzipped(SOURCES) <= 20 * 1024
-    assert _gzipped(MODULES + LEARNING + SOURCES + vendored) <= 100 * 1024
+    assert _gzipped([*modules_of(_PAGES["language"]), *SOURCES, *vendored]) <= 100 * 1024
     assert len(vendored) == 2
 
 
@@ -61,7 +68,18 @@ def test_imports_stay_in_the_folder() -> None:
             assert name.startswith(("./", "../")), (path.name, name)
             assert (path.parent / name).resolve().is_relative_to(SITE.resolve()), (path.name, name)
             assert (path.parent / name).is_file(), (path.name, name)
+        for name in _LAZY_IMPORT.findall(text):
+            assert (path.parent / name).is_file(), (path.name, name)
         assert not re.search(r"\b(eval|innerHTML|document\.write|new Function)\b", text), path.name
+
+
+def test_bundlers_can_follow_the_imports() -> None:
+    """They see only literal addresses, and one form of a worker's."""
+    lazy = (SITE / "lazy_modules.js").read_text()
+    assert all(f'"{name}": () => import("./{name}")' in lazy for name in _LAZY_IMPORT.findall(lazy))
+    assert 'new Worker(new URL("./worker.js", import.meta.url), {' in (SITE / "connections.js").read_text()
+    for path in MODULES + LEARNING + SOURCES:
+        assert not re.search(r"\bimport\(\s*new URL\b", path.read_text()), path.name
 
 
 def test_the_package_is_complete() -> None:

@@ -85,14 +85,14 @@ def test_a_recording_is_that_of_a_gpu(tmp_path: Path) -> None:
 def test_variants_share_weights_and_keep_to_the_limits(tmp_path: Path) -> None:
     network = mlp()
     report = export_network(network, tmp_path / "x", params=initialise(network, 1), title="four")
-    found = manifest(tmp_path / "x")
-    assert found["format"] == "volumetric.web"
-    assert (found["title"], found["kind"], found["version"]) == ("four", "rows", 1)
+    exported = manifest(tmp_path / "x")
+    assert exported["format"] == "volumetric.web"
+    assert (exported["title"], exported["kind"], exported["version"]) == ("four", "rows", 1)
     assert report.weight_bytes == 1600, "the larger matrix; small contents are in network.json"
-    assert [variant["needs"]["subgroup"] for variant in found["variants"]] == [32, 0]
-    assert "enable subgroups;" in "".join(found["modules"])
-    for variant in found["variants"]:
-        texts = {found["modules"][one["module"]] for one in variant["pipelines"]}
+    assert [variant["needs"]["subgroup"] for variant in exported["variants"]] == [32, 0]
+    assert "enable subgroups;" in "".join(exported["modules"])
+    for variant in exported["variants"]:
+        texts = {exported["modules"][one["module"]] for one in variant["pipelines"]}
         assert not any("enable" in text for text in texts) or variant["needs"]["features"] == ["subgroups"]
         assert not any("f16" in text or "var<immediate>" in text for text in texts)
         for one in variant["pipelines"]:
@@ -112,11 +112,11 @@ def test_large_matrices_are_split_and_give_the_same_rows(tmp_path: Path) -> None
     params, narrow = initialise(network, 1), Narrow(label="narrow", binding=16 << 10)
     write_folder(recorded_kind(network, params=params, rows=(1, 4)), tmp_path / "x", [narrow])
     assert sum("0.0.0.0/weight" in one["name"] for one in manifest(tmp_path / "x")["variants"][0]["buffers"]) == 4
-    found, x = ReplayedNetwork(tmp_path / "x", narrowed("native").context), rows_for(network, 4)
+    exported, x = ReplayedNetwork(tmp_path / "x", narrowed("native").context), rows_for(network, 4)
     executable = ReferenceDevice().compile(lower(network), params)
     expected = executable.forward(executable.new_state(), x, last_only=False)
-    np.testing.assert_allclose(found.call({"input": x})[OUTPUT], expected, rtol=1e-5, atol=1e-6)
-    found.close()
+    np.testing.assert_allclose(exported.call({"input": x})[OUTPUT], expected, rtol=1e-5, atol=1e-6)
+    exported.close()
 
 
 def test_what_does_not_fit_is_refused_by_name_and_leaves_no_folder(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import volumetric
 from tests.program.test_stacked_weights import ring
 from tests.web.engine_page import EnginePage
+from volumetric.analysis.standardise import Standardisation
 from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.detect.load_state import load_state
 from volumetric.layers import LSTM, Conv2d, Dense, Dropout, Flatten
@@ -32,7 +33,8 @@ from volumetric.train import (
     open_learner,
 )
 from volumetric.web.export_network import export_network
-from volumetric.web.learner_network import LearnerNetwork
+from volumetric.web.learner_network import LearnerNetwork, learner_of_actions
+from volumetric.web.sources import recorded_kind
 
 _UPDATES = 20
 _LEARN = """
@@ -41,11 +43,11 @@ const width = x.length / updates, size = y.length / updates;
 const part = (all, i) => all.subarray(i * all.length / updates, (i + 1) * all.length / updates);
 for (let i = 0; i < updates; i++) losses.push(await l.update(part(x, i), part(y, i)));
 const file = await l.safetensors(), weights = await l.weights(), after = (await m.run(part(x, 0))).output;
-const made = l.updates;
+const updated = l.updates;
 await l.reset();
 const again = [await l.update(part(x, 0), part(y, 0)), l.updates];
 await m.close();
-return {losses, file, weights, after, made, again};
+return {losses, file, weights, after, updated, again};
 """
 
 
@@ -58,11 +60,18 @@ def _check(
     steps: int | None = None,
 ) -> tuple[Params, NDArray[np.float32], NDArray[np.float32]]:
     """Learn in the page and on the reference device; return the page's weights, and outputs of both after it."""
-    params = initialise(network, seed=1)
-    kind = LearnerNetwork(network, params, config, (x.shape[1],), steps)
+    return _check_kind(engine, LearnerNetwork(network, initialise(network, seed=1), config, (x.shape[1],), steps), x, y)
+
+
+def _check_kind(
+    engine: EnginePage, kind: LearnerNetwork, x: NDArray[Any], y: NDArray[Any]
+) -> tuple[Params, NDArray[np.float32], NDArray[np.float32]]:
+    """Do what `_check` does, with a network that learns; `x` is not standardised."""
+    network, params, config, steps = kind.network, kind.params, kind.config, kind.steps
     export_network(kind, engine.folder / "learner")
     got = engine.run(f"net += 'learner/'; {_LEARN}", x=x, y=y, updates=len(x))
     learner = open_learner("reference")(network, params, config.learner)
+    x = x if kind.inputs is None else ((x - kind.inputs.mean) / kind.inputs.deviation).astype(np.float32)
     reports = [learner.step([Batch(*pair)], rate=config.optimiser.lr) for pair in zip(x, y, strict=True)]
     losses = [config.losses.value(report.tally) for report in reports]
     np.testing.assert_allclose(got["losses"], losses, rtol=1e-5, atol=1e-6)
@@ -70,7 +79,7 @@ def _check(
     file = engine.folder / "learnt.safetensors"
     file.write_bytes(got["file"].tobytes())
     loaded = load_state(network, file)
-    assert (got["made"], got["again"][1]) == (len(x), 1)
+    assert (got["updated"], got["again"][1]) == (len(x), 1)
     assert got["again"][0] == got["losses"][0]
     for key, store in learner.state.masters.items():
         np.testing.assert_allclose(loaded[key].values(), store, rtol=1e-5, atol=1e-5, err_msg=key)
@@ -90,6 +99,36 @@ def test_updates_of_a_perceptron_equal_those_of_the_learner(engine: EnginePage) 
     y = (x[..., :1] * x[..., 1:]).astype(np.float32)
     _, got, expected = _check(engine, network, TrainConfig(loss=MSE(), optimiser=Adam(lr=0.05)), x, y)
     np.testing.assert_allclose(got, expected.ravel(), rtol=1e-5, atol=1e-5)
+
+
+def test_updates_of_a_player_of_cartpole_equal_those_of_the_learner(engine: EnginePage) -> None:
+    """The network that `--environment CartPole-v1 --learn` writes, without classes of its own."""
+    network, rng = volumetric.sequential(4, 16, 2, activation="tanh"), np.random.default_rng(0)
+    own = recorded_kind(network, params=initialise(network, seed=1), rows=(1, 64), learn=True)
+    assert isinstance(own, LearnerNetwork)
+    assert isinstance(own.config.losses.of["output"], MSE)
+    kind = learner_of_actions(own, ("left", "right"))
+    x = rng.standard_normal((_UPDATES, 16, 4)).astype(np.float32)
+    y = (x @ [0.1, 0.5, 1.0, 1.0] > 0).astype(np.int32)
+    _, got, expected = _check_kind(engine, kind, x, y)
+    np.testing.assert_allclose(got, expected.ravel(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.thorough
+def test_updates_of_standardised_numbers_equal_those_of_the_learner(engine: EnginePage) -> None:
+    """A visitor's numbers are what the network was trained on, before they were standardised."""
+    network, rng = volumetric.sequential(3, 8, 2, activation="tanh"), np.random.default_rng(0)
+    scaling = Standardisation(mean=(4.0, -2.0, 0.0), deviation=(2.0, 0.5, 10.0))
+    kind = LearnerNetwork(
+        network, initialise(network, seed=1), TrainConfig(loss=MSE(), optimiser=Adam(lr=0.01)), (8,), inputs=scaling,
+        features=("a", "b", "c"), rows=(1, 64),
+    )  # fmt: skip
+    x = (rng.standard_normal((_UPDATES, 8, 3)) * scaling.deviation + scaling.mean).astype(np.float32)
+    _, got, expected = _check_kind(engine, kind, x, np.sin(x[..., :2]))
+    np.testing.assert_allclose(got, expected.ravel(), rtol=1e-5, atol=1e-5)
+    ports = json.loads((engine.folder / "learner" / "network.json").read_text(encoding="utf-8"))
+    assert ports["inputs"]["input"]["names"] == ["a", "b", "c"]
+    assert [one["rows"] for one in ports["calls"]["programs"]] == [1, 8, 64]
 
 
 def _digits(rng: np.random.Generator, batch: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:

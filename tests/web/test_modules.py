@@ -48,7 +48,7 @@ DIRECTIVE = "enable subgroups;\n"
 def texts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Modules of exports of each kind in all variants, and of further families of language models."""
     options: dict[str, Any] = {"variants": tuple(VARIANTS)}
-    home, found = tmp_path_factory.mktemp("modules"), dict[str, None]()
+    home, sources = tmp_path_factory.mktemp("modules"), dict[str, None]()
     networks = {name: make() for name, make in NETWORKS.items()} | {"language": tiny_llama(), "ticks": machine(8)}
     for name, one in networks.items():
         params = initialise(getattr(one, "network", one), 1)
@@ -65,9 +65,9 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         network = json.loads((folder / "network.json").read_text(encoding="utf-8"))
         if len(network["variants"]) == len(VARIANTS):
             kinds.add(network["kind"])
-        found |= dict.fromkeys(network["modules"])
+        sources |= dict.fromkeys(network["modules"])
     assert kinds == {"rows", "sequences", "stream", "ticks", "language", "encoder", "population", "learner"}
-    return list(found)
+    return list(sources)
 
 
 @pytest.mark.thorough

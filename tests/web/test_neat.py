@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.web.engine_page import EnginePage
-from volumetric.base.errors import SpecError, UnsupportedError
+from volumetric.base.errors import SpecError
 from volumetric.evolution import EvolutionConfig, Genome, Pool, Population
 from volumetric.evolution.evolution_config import GenomeConfig, MutationConfig, SpeciesConfig
 from volumetric.web.export_network import export_network
@@ -21,11 +21,11 @@ _BREED = """
 const {default: Population} = await import(engineUrl + "neat/population.js");
 const p = new Population(null, {problem: {inputs: 2, outputs: 2, goal: 99}, seed, config, genomes: first});
 const seen = [];
-for (const [generation, told] of fitness.entries()) {
+for (const [generation, scores] of fitness.entries()) {
   if (generation) p.breed();
   seen.push({genomes: p.genomes, member: p.species.member, ids: p.species.list.map(one => one.id),
     threshold: p.species.threshold});
-  p.tell(told);
+  p.tell(scores);
 }
 return {seen, champion: p.champion.fitness, json: p.championJson()};
 """
@@ -56,11 +56,12 @@ def _shape_and_numbers(genomes: list[dict[str, Any]]) -> tuple[list[Any], list[f
     return shape, numbers
 
 
-def test_generations_are_bred_as_in_python(engine: EnginePage) -> None:
+@pytest.mark.parametrize("recurrent", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_generations_are_bred_as_in_python(engine: EnginePage, recurrent: bool) -> None:
     """Same first genomes, seed and fitness: same structures, innovation numbers, species and parents."""
     config = EvolutionConfig(
         population=24,
-        genome=GenomeConfig(inputs=2, outputs=2, activation="tanh"),
+        genome=GenomeConfig(inputs=2, outputs=2, activation="tanh", recurrent=recurrent, steps=2),
         mutation=MutationConfig(
             add_node=0.3, add_connection=0.4, delete_node=0.05, delete_connection=0.05, enabled_rate=0.05,
             activation_rate=0.1, aggregation_rate=0.1, aggregations=("sum", "mean", "max"),
@@ -75,9 +76,9 @@ def test_generations_are_bred_as_in_python(engine: EnginePage) -> None:
             "genomes": _genes(run.pool), "member": run.species.member.tolist(), "ids": run.species.ids.tolist(),
             "threshold": run.species.threshold,
         })  # fmt: skip
-        told = np.round(2 * rng.standard_normal(24) - 0.1 * generation)  # whole numbers: parents are often equally fit
-        fitness.append(told.tolist())
-        run.tell(told)
+        scores = np.round(2 * rng.standard_normal(24) - 0.1 * generation)  # whole: parents are often equally fit
+        fitness.append(scores.tolist())
+        run.tell(scores)
     got = engine.run(
         f"const engineUrl = {engine.server.url + '/engine/'!r}; {_BREED}",
         first=first, fitness=fitness, seed=7, config=config.to_dict(),
@@ -95,7 +96,7 @@ def test_generations_are_bred_as_in_python(engine: EnginePage) -> None:
             assert innovations == sorted(set(innovations))
     assert run.champion is not None
     assert got["champion"] == run.champion.fitness
-    assert max(len(one["nodes"]) for one in got["seen"][-1]["genomes"]) > 5
+    assert max(len(one["nodes"]) for one in got["seen"][-1]["genomes"]) > 4
     champion = Genome.from_json(got["json"])
     x = rng.standard_normal((5, 2))
     np.testing.assert_allclose(champion.activate(x), run.champion.genome.activate(x), rtol=1e-9)
@@ -110,8 +111,8 @@ def test_xor_is_solved_in_the_page(engine: EnginePage) -> None:
         let last;
         do bests.push((last = await p.step()).best); while (!p.solved && p.generation < 100);
         const {GpuGenomes} = await import(engineUrl + "neat/gpu_genomes.js");
-        const gpu = new GpuGenomes(m);
-        gpu.upload([p.champion.genome], 2, 1);
+        const gpu = new GpuGenomes(m, p.interface);
+        gpu.upload([p.champion.genome]);
         const y = await gpu.activate(Float32Array.of(0, 1, 0, 1, 0, 0, 1, 1), 4, true);
         const again = await m.population({problem: "xor", seed: 3});
         const repeated = [];
@@ -128,6 +129,45 @@ def test_xor_is_solved_in_the_page(engine: EnginePage) -> None:
     y = champion.activate(_ROWS)[:, 0]
     np.testing.assert_allclose(got["y"], y, rtol=0, atol=1e-5)
     assert 4 - ((y - [0, 1, 1, 0]) ** 2).sum() == pytest.approx(got["fitness"], abs=1e-5)
+
+
+def test_recurrent_genomes_go_on_from_their_values(engine: EnginePage) -> None:
+    """On the GPU and in the page's own activation, two activations of a generation equal those of Python."""
+    config = EvolutionConfig(
+        population=20,
+        genome=GenomeConfig(activation="tanh", recurrent=True, steps=3),
+        mutation=MutationConfig(
+            add_node=0.6, add_connection=0.8, aggregation_rate=0.2, aggregations=("sum", "product", "max")
+        ),
+    )  # fmt: skip
+    export_network(NeatPopulation(config), engine.folder / "neat")
+    x = np.random.default_rng(2).standard_normal((2, 20, 2, 3)).astype(np.float32)
+    got = engine.run(
+        """
+        const m = await engine.load(net + "neat/"), p = await m.population({seed: 5});
+        for (let i = 0; i < 6; i++) await p.step();
+        const [{GpuGenomes}, {activator}, {genomeJson}] = await Promise.all(
+          ["gpu_genomes.js", "activate.js", "genome.js"].map(name => import(engineUrl + "neat/" + name)));
+        const gpu = new GpuGenomes(m, p.interface), half = x.length / 2;
+        gpu.upload(p.genomes);
+        const run = (part, goesOn) => gpu.activate(x.subarray(part * half, (part + 1) * half), 3, false, goesOn);
+        const y = [await run(0, false), await run(1, true)];
+        const again = await run(0, false), one = activator(p.genomes[0], p.interface);
+        const by = [0, 1].map(t => one.act([x[t * half], x[t * half + 3]])[0]);
+        await m.close();
+        return {y, again, by, genomes: p.genomes.map(genome => genomeJson(genome, p.interface))};
+        """.replace("engineUrl", repr(engine.server.url + "/engine/")),
+        x=x,
+    )
+    links = Pool.of(genomes := [Genome.from_json(text) for text in got["genomes"]]).links
+    assert max(len(genome.nodes) for genome in genomes) > 3
+    assert all(genome.interface.recurrent for genome in genomes)
+    state = links.new_state(3)
+    for t in range(2):
+        expected = links.activate(x[t].swapaxes(1, 2), state)
+        np.testing.assert_allclose(got["y"][t].reshape(20, 3), expected[:, :, 0], rtol=0, atol=1e-5)
+        assert got["by"][t] == pytest.approx(expected[0, 0, 0], abs=1e-9)
+    assert (got["again"] == got["y"][0]).all()
 
 
 @pytest.mark.thorough
@@ -159,8 +199,10 @@ def test_an_export_of_genomes_says_what_it_has_no_room_for(engine: EnginePage) -
         "no problem"
         in engine.failure("const m = await engine.load(net + 'neat/'); await m.population({problem: 'go'});").message
     )
-    with pytest.raises(UnsupportedError, match="recurrent"):
-        NeatPopulation(EvolutionConfig(genome=GenomeConfig(recurrent=True)))
+    failure = engine.failure(
+        f"{begin} await (await m.population({{config: {{population: 8, genome: {{recurrent: true}}}}}})).step();"
+    )
+    assert "updates of recurrent nodes; this export has room for 0" in failure.message
     with pytest.raises(SpecError, match="no problem"):
         NeatPopulation(problem="go")
 

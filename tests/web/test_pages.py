@@ -12,14 +12,20 @@ import pytest
 from tests.generate.letters import loaded_letters, next_letter_logits
 from tests.serve.chromium import Page
 from tests.web.handmade_networks import dense_network, ticking_network
-from tests.web.page_views import WebPages, add_page, one_file, texts
+from tests.web.page_views import (
+    WebPages,
+    add_page,
+    check_names_and_widths,
+    linear_genome,
+    one_file,
+    set_field,
+    texts,
+)
 from volumetric import initialise, predict
 from volumetric.base.errors import SpecError
 from volumetric.builders import sequential, stack
 from volumetric.cli import main
-from volumetric.evolution.genome import Genome
 from volumetric.loaders import ChatTemplate, save_native
-from volumetric.network.weight_store import Params, WeightStore
 from volumetric.web.save_web import save_web
 
 ROOT = Path(__file__).parents[2]
@@ -29,13 +35,6 @@ ANSWER = "[...document.querySelectorAll('.bars .value')].map(one => Number(one.t
 FAR = "performance.getEntriesByType('resource').filter(one => !one.name.startsWith('blob:')).length"
 
 
-def set_field(page: Page, name: str, value: float) -> None:
-    page.value(
-        f"(box => {{ box.value = {value}; box.dispatchEvent(new Event('input')); }})"
-        f"(document.querySelector('[aria-label={json.dumps(name)}]'))"
-    )
-
-
 def focus(page: Page, label: str) -> None:
     page.value(
         "[...document.querySelectorAll('button, input, textarea')].find(one => (one.ariaLabel ?? one.textContent)"
@@ -43,12 +42,14 @@ def focus(page: Page, label: str) -> None:
     )
 
 
-def linear_genome(weights: list[float]) -> Genome:
-    """Return a genome of one output node that sums its inputs by these weights."""
-    network = sequential(len(weights), 1)
-    keys = list(initialise(network))
-    arrays = {keys[0]: np.array([weights], np.float32)} | {key: np.zeros(1, np.float32) for key in keys[1:]}
-    return Genome.from_network(network, Params({key: WeightStore.from_array(a) for key, a in arrays.items()}))
+def test_a_folder_without_a_server_says_what_it_needs(pages: WebPages, tmp_path: Path) -> None:
+    """Browsers load no modules from files."""
+    dense_network(tmp_path, np.random.default_rng(0))
+    add_page(tmp_path, json.loads((tmp_path / "network.json").read_text()))
+    pages.page.open(f"file://{tmp_path}/index.html")
+    pages.wait("document.body.innerText.includes('python -m http.server')")
+    pages.page.open("about:blank")
+    pages.page.forget_complaints()
 
 
 def test_numbers_in_and_out_by_sliders_and_in_a_table(pages: WebPages, tmp_path: Path) -> None:
@@ -235,16 +236,7 @@ def test_everything_has_a_name_and_fits(pages: WebPages, tmp_path: Path, kind: s
     page = pages.open(add_page(tmp_path, network, paused=True))
     if kind == "rows":
         pages.press("Add a random row")
-    page.call("Accessibility.enable")
-    nodes = [node for node in page.call("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
-    asked = ("button", "slider", "spinbutton", "textbox", "combobox", "DisclosureTriangle", "image", "region", "list")
-    named = [node for node in nodes if node["role"]["value"] in asked]
-    assert len(named) >= 8
-    assert all(node["name"]["value"] for node in named), named
-    for width in (320, 390, 1280):
-        for scheme in ("light", "dark"):
-            page.picture(width, 800, scheme)
-            assert page.value("document.documentElement.scrollWidth <= innerWidth"), width
+    check_names_and_widths(page)
 
 
 @pytest.mark.thorough
@@ -379,9 +371,9 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys, monkeypatch) -> 
         assert "Traceback" not in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["net"]
     assert main(["export", "net", "page", "--web"]) == 0
-    told = capsys.readouterr()
-    assert "page (field)" in told.out
-    assert "python -m http.server -d page" in told.err
+    output = capsys.readouterr()
+    assert "page (field)" in output.out
+    assert "python -m http.server -d page" in output.err
     assert main(["export", "net", "page", "--web"]) == 2
     assert main(["export", "net", "page", "--web", "--overwrite", "--quiet"]) == 0
     policy = (tmp_path / "page" / "index.html").read_text()

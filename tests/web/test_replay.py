@@ -46,9 +46,9 @@ def reference(network: Network, params: Params, context: int = CONTEXT) -> Any:
     return ReferenceDevice().compile(lower(network, context), params, RunOptions(context=context))
 
 
-def near(found: np.ndarray, expected: np.ndarray) -> None:
+def near(values: np.ndarray, expected: np.ndarray) -> None:
     assert np.abs(expected).max() > 1e-3, "there is something to compare"
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * float(np.abs(expected).max()))
+    np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5 * float(np.abs(expected).max()))
 
 
 @pytest.mark.parametrize("name", ["mlp", "lstm", "program"])
@@ -67,14 +67,14 @@ def check_rows(name: str, tmp_path: Path) -> None:
     network = NETWORKS[name]()
     params = initialise(network, 4)
     report = export_network(network, tmp_path / "x", params=params, rows=(1, 4), context=16)
-    found, x = replayed(tmp_path / "x"), rows_for(network, 4)
+    exported, x = replayed(tmp_path / "x"), rows_for(network, 4)
     executable = reference(network, params, 16)
     expected = executable.forward(executable.new_state(), x, last_only=False)
-    near(found.call({"input": x})[OUTPUT], expected)
-    found.reset()
+    near(exported.call({"input": x})[OUTPUT], expected)
+    exported.reset()
     if report.kind == "stream":
-        near(np.concatenate([found.call({"input": row[None]})[OUTPUT] for row in x]), expected)
-    found.close()
+        near(np.concatenate([exported.call({"input": row[None]})[OUTPUT] for row in x]), expected)
+    exported.close()
 
 
 def test_ticks_are_those_of_the_reference(tmp_path: Path) -> None:
@@ -110,22 +110,22 @@ def check_ticks(clocked: Clocked, seed: int, tmp_path: Path) -> None:
     rng, network = np.random.default_rng(seed), clocked.network
     params = initialise(network, seed)
     assert export_network(clocked, tmp_path / "x", params=params).kind == "ticks"
-    found, stream = replayed(tmp_path / "x"), ClockedStream(ReferenceDevice(), clocked, params)
+    exported, stream = replayed(tmp_path / "x"), ClockedStream(ReferenceDevice(), clocked, params)
     seen = 0.0
     for _ in range(2):
         for _ in range(7):
             ports = {name: port for name, port in network.ports.items() if rng.random() < 0.7}
             rows = {name: rng.standard_normal(port.shape).astype(np.float32) for name, port in ports.items()}
-            got = found.tick(rows)
+            got = exported.tick(rows)
             series = stream.run({n: v[None, None] for n, v in rows.items()}) if rows else stream.run(ticks=1)
             expected = series if isinstance(series, dict) else {OUTPUT: series}
             for name, value in got.items():
                 np.testing.assert_allclose(value, expected[name][0, 0], rtol=1e-5, atol=1e-5)
                 seen = max(seen, float(np.abs(value).max()))
-        found.reset()
+        exported.reset()
         stream.reset()
     assert seen > 0.1, "something has happened"
-    found.close()
+    exported.close()
 
 
 @pytest.mark.parametrize("parts", [1, 2])
@@ -144,17 +144,17 @@ def test_a_variant_with_subgroups_gives_the_same(name: str, parts: int, tmp_path
     params = initialise(network, 6)
     kind = recorded_kind(network, params=params, rows=(1, 4), context=CONTEXT)
     write_folder(kind, tmp_path / "x", [here, VARIANTS["plain"]])
-    found = ReplayedNetwork(tmp_path / "x", context, (size, size))
-    assert found.replay.variant["label"] == "subgroups here"
+    exported = ReplayedNetwork(tmp_path / "x", context, (size, size))
+    assert exported.replay.variant["label"] == "subgroups here"
     executable = reference(network, params)
     if name == "language":
         ids = np.arange(20, dtype=np.int32)
-        found.feed(ids[:-1])
-        near(found.logits(int(ids[-1])), executable.forward(executable.new_state(), ids)[0])
+        exported.feed(ids[:-1])
+        near(exported.logits(int(ids[-1])), executable.forward(executable.new_state(), ids)[0])
     else:
         x = rows_for(network, 3)
-        near(found.call({"input": x})[OUTPUT], executable.forward(executable.new_state(), x, last_only=False))
-    found.close()
+        near(exported.call({"input": x})[OUTPUT], executable.forward(executable.new_state(), x, last_only=False))
+    exported.close()
     assert replayed(tmp_path / "x").replay.variant["label"] == "no subgroups"
 
 
@@ -163,21 +163,21 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Any:
     network, folder = tiny_llama(), tmp_path_factory.mktemp("llama") / "x"
     params = initialise(network, 2)
     assert export_network(network, folder, params=params, context=CONTEXT).kind == "language"
-    found = replayed(folder)
-    yield found, network, params
-    found.close()
+    exported = replayed(folder)
+    yield exported, network, params
+    exported.close()
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("length", [1, 2, 9, 17, 40])
 def test_logits_and_greedy_tokens_are_those_of_the_reference(llama: Any, length: int) -> None:
-    found, network, params = llama
+    exported, network, params = llama
     executable = reference(network, params)
     state, ids = executable.new_state(), np.random.default_rng(length).integers(0, 97, length).astype(np.int32)
-    found.reset()
-    found.feed(ids[:-1])
-    near(found.logits(int(ids[-1])), executable.forward(state, ids)[0])
-    assert list(islice(found.picked(5), 12)) == list(islice(greedy_ids(executable, state, 5), 12))
+    exported.reset()
+    exported.feed(ids[:-1])
+    near(exported.logits(int(ids[-1])), executable.forward(state, ids)[0])
+    assert list(islice(exported.picked(5), 12)) == list(islice(greedy_ids(executable, state, 5), 12))
 
 
 @pytest.mark.thorough
@@ -191,15 +191,15 @@ def test_logits_and_greedy_tokens_are_those_of_the_reference(llama: Any, length:
     ],
 )
 def test_drawn_tokens_are_those_of_the_reference(llama: Any, params: SamplingParams) -> None:
-    found, network, weights = llama
+    exported, network, weights = llama
     executable = reference(network, weights)
     state, sampler, token = executable.new_state(), Sampler(params), 5
     expected = []
     for _ in range(50):
         token = sampler.draw(executable.forward(state, np.array([token], np.int32))[0]).token
         expected.append(token)
-    found.reset()
-    assert list(islice(found.draws(5, Sampler(params).chooser), 50)) == expected
+    exported.reset()
+    assert list(islice(exported.draws(5, Sampler(params).chooser), 50)) == expected
     assert len(set(expected)) > 5
 
 
@@ -208,14 +208,14 @@ def test_drawn_tokens_are_those_of_the_reference(llama: Any, params: SamplingPar
 def test_families_give_the_logits_of_the_reference(family: str, tmp_path: Path) -> None:
     model = open_model(FIXTURES / "hf_tiny" / family)
     assert export_network(model, tmp_path / "x", context=CONTEXT).kind == "language"
-    found, executable = replayed(tmp_path / "x"), reference(model.network, model.params)
-    ids = np.random.default_rng(1).integers(0, found.manifest["language"]["vocabulary"], 21).astype(np.int32)
+    exported, executable = replayed(tmp_path / "x"), reference(model.network, model.params)
+    ids = np.random.default_rng(1).integers(0, exported.manifest["language"]["vocabulary"], 21).astype(np.int32)
     state = executable.new_state()
-    found.feed(ids[:-1])
+    exported.feed(ids[:-1])
     expected = executable.forward(state, ids)[0]
-    assert np.abs(found.logits(int(ids[-1])) - expected).max() < 2e-3 * max(1.0, float(np.abs(expected).max()))
-    assert list(islice(found.picked(5), 5)) == list(islice(greedy_ids(executable, state, 5), 5))
-    found.close()
+    assert np.abs(exported.logits(int(ids[-1])) - expected).max() < 2e-3 * max(1.0, float(np.abs(expected).max()))
+    assert list(islice(exported.picked(5), 5)) == list(islice(greedy_ids(executable, state, 5), 5))
+    exported.close()
 
 
 @pytest.mark.thorough
@@ -225,30 +225,30 @@ def test_encoders_give_the_embeddings_of_the_engine(name: str, tmp_path: Path) -
 
     folder, text = FIXTURES / "hf_encoders" / name, "the cat sat on the mat"
     export_network(folder, tmp_path / "x", context=24, rows=(8,))
-    found, model = replayed(tmp_path / "x"), volumetric.load(folder, device="reference", context=24)
-    encoder = found.manifest["encoder"]
+    exported, model = replayed(tmp_path / "x"), volumetric.load(folder, device="reference", context=24)
+    encoder = exported.manifest["encoder"]
     assert model.tokenizer is not None
     ids = np.array(model.tokenizer.encode(text), np.int32)
     rows = {"tokens": ids, "token_type_ids": np.zeros(len(ids), np.int32)}
-    hidden = found.call(rows)["hidden"]
+    hidden = exported.call(rows)["hidden"]
     several = [{key: value[:count] for key, value in rows.items()} for count in (len(ids), 1, 3, len(ids) - 1)]
-    for part, outputs in zip(several, found.call_together(several), strict=True):
-        near(outputs["hidden"], found.call(part)["hidden"])
+    for part, outputs in zip(several, exported.call_together(several), strict=True):
+        near(outputs["hidden"], exported.call(part)["hidden"])
     [head] = encoder["heads"].values()
     pooling = encoder["pooling"] if "dense" in encoder["heads"] else [head["pooling"]]
-    found.manifest |= {"inputs": {"x": head["input"]}, "outputs": {"y": head["output"]}}
-    found.manifest["calls"] = {
+    exported.manifest |= {"inputs": {"x": head["input"]}, "outputs": {"y": head["output"]}}
+    exported.manifest["calls"] = {
         "programs": [{"program": head["program"], "rows": 1, "exact": False}],
         "control": head["control"], "positions": None, "independent": True, "whole": False,
     }  # fmt: skip
-    vector = found.call({"x": pool(hidden, pooling)[None]})["y"][0]
+    vector = exported.call({"x": pool(hidden, pooling)[None]})["y"][0]
     if "dense" in encoder["heads"]:
         vector = vector / np.linalg.norm(vector) if encoder["normalise"] else vector
         near(vector, model.embed([text])[0])
     else:
         near(vector, model.text_encoder.head_outputs([text], 24)[0])
         assert head["output"]["names"] == list(model.loaded.classes)
-    found.close()
+    exported.close()
 
 
 def test_a_champion_is_a_network_and_others_a_population(tmp_path: Path) -> None:

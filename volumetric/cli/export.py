@@ -23,6 +23,7 @@ def export(
     single_file: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     learn: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     template: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    environment: str | None = None,
     title: str | None = None,
     licence: Annotated[str | None, Parameter(name=["--licence", "--license"])] = None,
     author: str | None = None,
@@ -51,6 +52,8 @@ def export(
         Let the network learn in the page, by Adam: from classes if the model has any, else from numbers.
     template : bool
         Leave the weights of a GGUF file out: the page takes them from such a file, without conversion.
+    environment : str
+        CartPole-v1: a network of 4 inputs and 2 outputs acts there; with --learn it learns from a visitor who plays.
     title : str
         Heading of the page; default: the source's name.
     licence : str
@@ -92,6 +95,7 @@ def export(
             source, out, single_file=single_file, title=title, licence=licence, author=author,
             description=description, image=_size_of(image), dtype=dtype, context=context, learn=learn,
             template=template,
+            environment=environment,
         )  # fmt: skip
     console.write(f"{out}: {page.title} as a page ({page.view}), {byte_size(page.bytes)}\n")
     if single_file:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -12,6 +11,7 @@ import msgspec
 import numpy as np
 
 from volumetric.base.errors import CheckpointError
+from volumetric.base.growing_lines import GrowingLines
 from volumetric.base.hints import path_hint
 from volumetric.evolution.genealogy import KINDS, BestGenome, Births
 from volumetric.evolution.reporters import (
@@ -25,7 +25,6 @@ from volumetric.evolution.reporters import (
 )
 
 MOST_BYTES: Final = 1 << 30
-MOST_LINE: Final = 64 << 20
 _HINT: Final = "pass history.jsonl of an evolution run, or the directory that has it"
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 _Id = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 31)]
@@ -126,19 +125,14 @@ class HistoryLines:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._offset = self._line = 0
-        self._identity: tuple[int, int] | None = None
+        self._lines = GrowingLines(path)
 
-    def restarted(self) -> bool:
-        """Whether another file has taken the place of the one that was read, as a resumed run does."""
-        try:
-            about = self.path.stat()
-        except OSError:
-            return False
-        return self._identity is not None and (
-            (about.st_dev, about.st_ino) != self._identity or about.st_size < self._offset
-        )
+    def replaced(self) -> bool:
+        """Whether another file has taken the place of the one that was read, as a resumed run does.
+
+        The next events are then its first ones.
+        """
+        return self._lines.replaced()
 
     def read(self) -> list[Event]:
         """Return the events of the complete lines since the last call; an incomplete last line waits for its end.
@@ -147,41 +141,32 @@ class HistoryLines:
         ------
         CheckpointError : the file cannot be read, is too large, or a line is damaged
         """
-        try:
-            with self.path.open("rb") as file:
-                return self._read(file)
-        except OSError as error:
-            raise CheckpointError(
-                f"cannot read {self.path}: {error.strerror or error}", hint=path_hint(self.path)
-            ) from None
-
-    def _read(self, file: Any) -> list[Event]:
-        """Return the events of the complete lines after the last one that was read."""
-        about = os.fstat(file.fileno())
-        if about.st_size > MOST_BYTES:
-            raise CheckpointError(
-                f"{self.path} has {about.st_size:,} bytes, more than {MOST_BYTES:,}", hint="write it without genealogy"
-            )
-        self._identity = about.st_dev, about.st_ino
-        file.seek(self._offset)
-        events: list[Event] = []
-        while line := file.readline(MOST_LINE + 1):
-            if len(line) > MOST_LINE:
-                raise CheckpointError(
-                    f"{self.path}, line {self._line + 1}: longer than {MOST_LINE:,} bytes", hint=_HINT
-                )
-            if not line.endswith(b"\n"):  # still being written, or of a run that was killed
-                break
-            self._offset += len(line)
-            self._line += 1
-            try:
-                event = event_of(line)
-            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                raise CheckpointError(
-                    f"{self.path}, line {self._line}, is not an event of an evolution run: {error}", hint=_HINT
-                ) from None
-            events += [] if event is None else [event]
+        path, events = self._lines.path, list[Event]()
+        while lines := self._new_lines():
+            for number, line in lines:
+                try:
+                    event = event_of(line)
+                except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                    raise CheckpointError(
+                        f"{path}, line {number}, is not an event of an evolution run: {error}", hint=_HINT
+                    ) from None
+                events += [] if event is None else [event]
         return events
+
+    def _new_lines(self) -> list[tuple[int, bytes]]:
+        path = self._lines.path
+        try:
+            size = path.stat().st_size
+            lines = self._lines.read() if size <= MOST_BYTES else []
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from None
+        except ValueError as error:
+            raise CheckpointError(f"{path}: {error}", hint=_HINT) from None
+        if size > MOST_BYTES:
+            raise CheckpointError(
+                f"{path} has {size:,} bytes, more than {MOST_BYTES:,}", hint="write it without genealogy"
+            )
+        return lines
 
 
 def read_history(path: Path) -> list[Event]:

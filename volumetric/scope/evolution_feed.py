@@ -149,8 +149,7 @@ class FollowedEvolution(_Feed):
 
     def _look(self) -> None:
         try:
-            if self._lines.restarted():
-                self._lines = HistoryLines(self._lines.path)
+            if self._lines.replaced():
                 self._rows.drop_from(0)
                 self._reset = True
             self._rows.add_all(self._lines.read())

@@ -11,63 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from volumetric.base.errors import CheckpointError, SpecError, VolumetricError
+from volumetric.base.growing_lines import GrowingLines
 from volumetric.scope.training_record import TrainingRecord
 from volumetric.scope.training_settings import checkpoint_facts
 
 MOST_BYTES: Final = 1 << 30
 """Bytes of a file that are read at most."""
-_CHUNK: Final = 8 << 20
 _LONG_AGO: Final = 24 * 3600.0
-_LONGEST_LINE: Final = 32 << 20
-
-
-class GrowingLines:
-    """Whole lines of a file that may grow, and may be replaced by a shorter one as a run is resumed.
-
-    Attributes
-    ----------
-    number : lines read so far
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path: Path = path
-        self.number: int = 0
-        self._at = 0
-        self._file_id: tuple[int, int] | None = None
-
-    def replaced(self) -> bool:
-        """Whether another file is there now, which is read from its beginning; or it became shorter."""
-        try:
-            about = self.path.stat()
-        except OSError:
-            return False
-        file_id = (about.st_dev, about.st_ino)
-        replaced = self._file_id is not None and (file_id != self._file_id or about.st_size < self._at)
-        if replaced:
-            self._at = self.number = 0
-        self._file_id = file_id
-        return replaced
-
-    def read(self) -> list[bytes]:
-        """Return the whole lines that are new; a line that is still being written comes later.
-
-        Raises
-        ------
-        OSError : the file cannot be read
-        ValueError : a line, or the file, is too long
-        """
-        if self._at >= MOST_BYTES:
-            raise ValueError(f"only its first {MOST_BYTES >> 20:,} MiB are shown")
-        with self.path.open("rb") as file:
-            file.seek(self._at)
-            data = file.read(_CHUNK)
-            while data and b"\n" not in data[-_CHUNK:] and len(data) < _LONGEST_LINE and (more := file.read(_CHUNK)):
-                data += more
-        end = data.rfind(b"\n") + 1
-        if not end and len(data) >= _LONGEST_LINE:
-            raise ValueError("it has a line that is too long to be one of a run")
-        self._at += end
-        return data[:end].splitlines()
 
 
 class RunFiles:
@@ -117,8 +67,6 @@ class RunFiles:
         if replaced:  # a resumed run: read everything anew
             self._lines = {path: GrowingLines(path) for path in paths}
             lines = list(self._lines.values())
-            for one in lines:
-                one.replaced()
             self._damaged.clear()
             self.record.restart_after(-1)
         news = bool(replaced)
@@ -135,6 +83,8 @@ class RunFiles:
         parse = self._parse_csv if lines.path.suffix == ".csv" else _parse_json
         while True:
             try:
+                if lines.offset >= MOST_BYTES:
+                    raise ValueError(f"only its first {MOST_BYTES >> 20:,} MiB are shown")
                 new = lines.read()
             except (OSError, ValueError) as error:
                 text = error.strerror if isinstance(error, OSError) else str(error)
@@ -144,18 +94,16 @@ class RunFiles:
             if not new:
                 return news
             news = True
-            for line in new:
-                lines.number += 1
-                self._take(lines, line, parse)
+            for number, line in new:
+                self._take(lines.path.name, number, line, parse)
 
-    def _take(self, lines: GrowingLines, line: bytes, parse: Callable[[bytes], Mapping[str, Any] | None]) -> None:
+    def _take(self, name: str, number: int, line: bytes, parse: Callable[[bytes], Mapping[str, Any] | None]) -> None:
         try:
             fields = parse(line)
             if fields is not None:
                 self.record.add(fields)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError, csv.Error):
-            name = lines.path.name
-            count, first = self._damaged.get(name, (0, lines.number))
+            count, first = self._damaged.get(name, (0, number))
             self._damaged[name] = (count + 1, first)
 
     def _parse_csv(self, line: bytes) -> Mapping[str, Any] | None:

@@ -1,25 +1,27 @@
-"""What an evolved network was evolved for, from the files of its run: names, samples, or an environment."""
+"""What a network is for: names, samples, or an environment, from the files of a run of evolution."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from volumetric.base.errors import VolumetricError
+from volumetric.base.errors import SpecError, VolumetricError
 
 _CONFIG: Final = "config.toml"
 _MOST_SAMPLES: Final = 400
 CARTPOLE: Final = "CartPole-v1"
+ACTIONS: Final = ("left", "right")
+"""Where CartPole's cart can be pushed."""
 _CARTPOLE_INPUTS: Final = ("position", "speed", "angle", "angular speed")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvolvedTask:
-    """The problem of a run of evolution.
+    """The problem of a run of evolution, or of whoever exports a network.
 
     Attributes
     ----------
@@ -43,6 +45,19 @@ def task_beside(source: str | os.PathLike[str]) -> EvolvedTask | None:
         if (folder / _CONFIG).is_file() and (folder / "origin.json").is_file():
             return _read_task(folder / _CONFIG)
     return None
+
+
+def in_environment(task: EvolvedTask | None, environment: str) -> EvolvedTask:
+    """Return a task with the environment in which the network acts.
+
+    Raises
+    ------
+    SpecError : no page has it
+    """
+    if environment != CARTPOLE:
+        raise SpecError(f"no page has the environment {environment!r}", hint=f"pages have {CARTPOLE}")
+    task = task or EvolvedTask()
+    return replace(task, environment=environment, inputs=task.inputs or _CARTPOLE_INPUTS)
 
 
 def champion_of(source: str | os.PathLike[str]) -> Path:

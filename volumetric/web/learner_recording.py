@@ -40,10 +40,12 @@ class LearnerRecording:
         steps: int | None,
         classes: Sequence[str] | None,
         inputs: Standardisation | None,
+        rows: Sequence[int],
         writer: VariantWriter,
     ) -> None:
         self._params, self._config, self._steps, self._writer = params, config, steps, writer
         self._batches, self._classes, self._inputs = sorted(set(batches)), classes, inputs
+        self._rows = sorted({*batches, *rows})
         self._context = RecordingContext(writer.variant.caps, features=writer.variant.features)
         self._learner = DeviceLearner(network, params, config.learner, GpuGraphs(self._context))
         if not isinstance(self._learner.time, WholeTime) or not isinstance(self._learner.credit, BackpropCredit):
@@ -59,10 +61,10 @@ class LearnerRecording:
     def entries(self) -> dict[str, Any]:
         """Return the entries of network.json."""
         arrays, counts = self._learner.arrays, self._batches
-        passes = {count: self._pose(count) for count in counts}
+        passes = {count: self._pose(count) for count in self._rows}
         one, _ = passes[counts[-1]]
         inputs, outputs, targets = self._input_ports(one), self._output_ports(one), self._target_ports(one)
-        for ports, most in ((inputs, counts[-1]), (outputs, counts[-1]), (targets, counts[-1])):
+        for ports, most in ((inputs, self._rows[-1]), (outputs, self._rows[-1]), (targets, counts[-1])):
             for port in ports.values():
                 self._buffer(port["buffer"], port["stride"] * most)
         learnt = {name: {**port, "buffer": f"learn {port['buffer']}"} for name, port in inputs.items()}
@@ -71,7 +73,7 @@ class LearnerRecording:
         self._buffer("knobs", 16)
         facts = len(one.of.objectives) + 2
         self._context.write(self._buffer("facts", 4 * facts), np.ones(facts, np.float32))
-        updates = [self._update(count, posed, scale, learnt, targets) for count, (posed, scale) in passes.items()]
+        updates = [self._update(count, *passes[count], learnt, targets) for count in counts]
         programs = [self._prediction(count, posed.of, inputs, outputs) for count, (posed, _) in passes.items()]
         for name, buffer in self._shared.items():
             self._writer.name(buffer, name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from volumetric.base.errors import SpecError, UnsupportedError
+from volumetric.base.errors import SpecError
 from volumetric.devices.gpu.genomes import EDGE, FIRED
 from volumetric.devices.gpu.kernels.genomes import GenomeShape, genomes
 from volumetric.devices.gpu.recording_context import RecordingContext
@@ -28,7 +28,6 @@ class NeatPopulation:
     Raises
     ------
     SpecError : a number is below 1, or the problem is unknown
-    UnsupportedError : genomes are recurrent
     """
 
     config: EvolutionConfig = field(default_factory=EvolutionConfig)
@@ -50,21 +49,22 @@ class NeatPopulation:
             raise SpecError("nodes, connections, samples, inputs and outputs must be 1 or more")
         if self.problem not in PROBLEMS:
             raise SpecError(f"a page has no problem {self.problem!r}", hint=f"known: {', '.join(PROBLEMS)}")
-        if self.config.genome.recurrent:
-            raise UnsupportedError("recurrent genomes do not evolve in a page", hint="leave out genome.recurrent")
 
     def record(self, writer: VariantWriter) -> dict[str, Any]:
         """Record the activation of the whole population; see `RecordedKind.record`."""
-        count = self.config.population
+        count, genome = self.config.population, self.config.genome
+        # Nodes of recurrent genomes change at once: an update fires copies of them, then the nodes, which read those.
+        copies = self.nodes if genome.recurrent else 0
+        fired = (self.nodes + copies) * (genome.steps if genome.recurrent else 1)
         context = RecordingContext(writer.variant.caps, features=writer.variant.features)
         shape = GenomeShape(
             genomes=count, samples=self.samples, inputs=self.inputs, outputs=self.outputs,
-            slots=self.inputs + self.nodes, shared=False, edges=self.connections,
+            slots=self.inputs + self.nodes + copies, shared=False, edges=self.connections + copies,
         )  # fmt: skip
         sizes = {
             "heads": 4 * (count + 1),
-            "fired": FIRED.itemsize * count * self.nodes,
-            "edges": EDGE.itemsize * count * self.connections,
+            "fired": FIRED.itemsize * count * fired,
+            "edges": EDGE.itemsize * count * shape.edges,
             "x": 4 * count * self.inputs * self.samples,
             "values": shape.value_bytes,
             "y": 4 * count * self.outputs * self.samples,

@@ -18,13 +18,14 @@ SINGLE_BYTES: Final = 32 << 20
 """Most bytes of a page of one file: browsers parse all of it before they show anything."""
 _TITLE: Final = "<title>A network</title>"
 _PAGE: Final = '<div id="page">'
-_TEXTS: Final = {
-    "language": ("text.js", "language.js"), "encoder": ("text.js", "encoder.js"), "learner": ("learner.js",),
-    "ticks": ("ticks.js",),
-}  # fmt: skip
-"""Kind → scripts that the engine loads for it alone."""
 _TEMPLATE: Final = ("gguf/model_source.js", "views/choose_model.js")
 """Scripts of the page of a template."""
+_LAZY: Final = {
+    "rows": ("calls.js",), "sequences": ("calls.js",), "stream": ("calls.js", "streams.js"), "ticks": ("ticks.js",),
+    "language": ("text.js", "language.js"), "encoder": ("calls.js", "text.js", "encoder.js"),
+    "learner": ("calls.js", "streams.js", "learner.js"),
+}  # fmt: skip
+"""Kind → scripts that the engine loads when it needs them."""
 _CONTROLS: Final = "controls.css"
 
 
@@ -90,12 +91,15 @@ def _scripts(network: Mapping[str, Any], *entries: str) -> dict[str, str]:
     if view not in VIEWS:
         raise SpecError(
             f"there is no page for a network of the kind {kind}",
-            hint="a page teaches images of classes; other networks learn with engine.js in a page of your own"
+            hint="a page teaches one class a sample, or numbers; use engine.js from a page of your own"
             if kind == "learner"
             else "use engine.js from a page of your own: see docs/web.md",
         )
-    texts = ("neat/population.js",) if "evolution" in (network.get("population") or {}) else _TEXTS.get(kind, ())
-    return scripts_for([*entries, f"views/{view}.js", "worker.js", *texts], _site())
+    evolves = "evolution" in (network.get("population") or {})
+    lazy = ("neat/population.js",) if evolves else _LAZY.get(kind, ())
+    if any(variant["needs"]["subgroup"] for variant in network["variants"]):
+        lazy = ("lane_probe.js", *lazy)
+    return scripts_for([*entries, f"views/{view}.js", "worker.js", *lazy], _site())
 
 
 def _style(network: Mapping[str, Any]) -> str:

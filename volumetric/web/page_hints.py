@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from volumetric.base.errors import SpecError
-from volumetric.web.evolved_task import CARTPOLE, EvolvedTask
+from volumetric.web.evolved_task import ACTIONS, CARTPOLE, EvolvedTask
 
 FOR_KIND: Final[Mapping[str, str]] = {
     "rows": "numbers",
@@ -18,7 +18,19 @@ FOR_KIND: Final[Mapping[str, str]] = {
     "encoder": "similarity",
 }
 """Kind of network → view, unless another one fits better."""
-VIEWS: Final = frozenset({*FOR_KIND.values(), "field", "image", "cartpole", "learn_digits", "neat"})
+VIEWS: Final = frozenset(
+    {
+        *FOR_KIND.values(),
+        "field",
+        "image",
+        "cartpole",
+        "genomes",
+        "learn_digits",
+        "learn_numbers",
+        "learn_cartpole",
+        "neat",
+    }
+)
 """Names of the page's views."""
 _FLAT_IMAGES: Final = {64: (8, 8), 784: (28, 28)}
 """Numbers of inputs of classifiers that are taken for images: of scikit-learn's digits, and of MNIST."""
@@ -34,7 +46,7 @@ def page_hints(
     Parameters
     ----------
     network : the other entries
-    task : what the network was evolved for
+    task : what the network was evolved for, or is for
     image : height and width of the image that the network's input is; None: by its shape
 
     Raises
@@ -43,19 +55,15 @@ def page_hints(
     """
     kind, inputs, outputs = network["kind"], network["inputs"], network["outputs"]
     population = network.get("population")
-    if population is not None and population["genomes"] == 1:  # the page runs it as a network on rows
+    if population is not None and "evolution" in population:
+        return {"view": "neat"}
+    if population is not None:  # the page runs it as a network on rows
         kind = "rows"
         inputs = {"input": {"shape": [population["inputs"]], "dtype": "float32"}}
         outputs = {"output": {"shape": [population["outputs"]], "dtype": "float32"}}
     hints: dict[str, Any] = {"view": FOR_KIND.get(kind)}
-    if population is not None and "evolution" in population:
-        return {"view": "neat"}
-    if kind == "learner" and len(inputs) == len(outputs) == 1:
-        output = next(iter(outputs.values()))
-        classes = "classes" in next(iter(network["learner"]["targets"].values()))
-        picture = _image(next(iter(inputs.values())), output, image) if classes else None
-        shown = {next(iter(outputs)): {"classes": True, "scores": "logits"}}
-        return hints if picture is None else {"view": "learn_digits", "image": picture, "outputs": shown}
+    if kind == "learner":
+        return _learner_hints(network, task, image)
     if kind in ("rows", "sequences", "stream", "ticks"):
         hints["fields"] = {name: _fields(port, task) for name, port in inputs.items()}
         if task is not None and task.outputs and len(outputs) == 1:
@@ -70,7 +78,9 @@ def page_hints(
             hints["view"] = "field"
     elif image is not None:
         raise SpecError("only a network of independent rows with one input reads an image", hint="leave the image out")
-    if task is not None and task.environment == CARTPOLE and _reads_cartpole(inputs):
+    if population is not None and population["genomes"] > 1:
+        hints["view"] = "genomes"
+    elif task is not None and task.environment == CARTPOLE and _plays_cartpole(inputs, outputs):
         hints["view"] = "cartpole"
     if task is not None and task.problem:
         hints["evolved"] = task.problem
@@ -113,8 +123,37 @@ def genome_drawing(genome: Any, task: EvolvedTask | None = None) -> dict[str, An
     return {"nodes": [place(node, column) for node, column in columns.items()], "edges": edges}
 
 
-def _reads_cartpole(inputs: Mapping[str, Any]) -> bool:
-    return len(inputs) == 1 and math.prod(next(iter(inputs.values()))["shape"]) == 4
+def _learner_hints(
+    network: Mapping[str, Any], task: EvolvedTask | None, image: tuple[int, int] | None
+) -> dict[str, Any]:
+    """Return the hints of a network that learns: it is taught CartPole, images of classes, or numbers."""
+    inputs, outputs, targets = network["inputs"], network["outputs"], network["learner"]["targets"]
+    if task is not None and task.environment == CARTPOLE and _plays_cartpole(inputs, outputs):
+        [(output, port)] = outputs.items()
+        names = {output: {"names": list(ACTIONS)}} if math.prod(port["shape"]) == len(ACTIONS) else {}
+        return {"view": "learn_cartpole", "outputs": names}
+    classes = [target for target in targets.values() if "classes" in target]
+    if len(inputs) == len(outputs) == len(classes) == 1:
+        [port], [(name, output)] = inputs.values(), outputs.items()
+        picture = _image(port, output, image)
+        if picture is not None:
+            return {"view": "learn_digits", "image": picture, "outputs": {name: {"classes": True, "scores": "logits"}}}
+    if any(math.prod(target["shape"]) > 1 for target in classes):
+        return {"view": None}
+    fields = {name: _fields(port, task) for name, port in inputs.items()}
+    hints: dict[str, Any] = {"view": "learn_numbers", "fields": fields}
+    if task is not None and task.outputs and len(outputs) == 1:
+        hints["outputs"] = {next(iter(outputs)): {"names": list(task.outputs)}}
+    if task is not None and task.samples:
+        hints["samples"] = [{"x": list(x), "y": y} for x, y in task.samples]
+    return hints
+
+
+def _plays_cartpole(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> bool:
+    if len(inputs) != 1 or len(outputs) != 1:
+        return False
+    widths = [math.prod(next(iter(ports.values()))["shape"]) for ports in (inputs, outputs)]
+    return widths[0] == 4 and widths[1] in (1, len(ACTIONS))
 
 
 def _image(port: Mapping[str, Any], output: Mapping[str, Any], size: tuple[int, int] | None) -> dict[str, Any] | None:

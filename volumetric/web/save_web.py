@@ -16,12 +16,16 @@ from volumetric.base.notebook_html import ShowsFields
 from volumetric.loaders.directory import new_directory
 from volumetric.network import Params
 from volumetric.train import TrainConfig
-from volumetric.web.evolved_task import EvolvedTask, champion_of, task_beside
+from volumetric.web.evolved_task import ACTIONS, CARTPOLE, EvolvedTask, champion_of, in_environment, task_beside
 from volumetric.web.export_network import MANIFEST, export_network
+from volumetric.web.learner_network import LearnerNetwork, learner_of_actions
 from volumetric.web.page_files import page_files, single_page
 from volumetric.web.page_hints import genome_drawing, page_hints
+from volumetric.web.sources import recorded_kind
 
 _GENOME: Final = "genome.json"
+_MOST_DRAWN: Final = 100
+"""Genomes of a population that have a picture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +65,15 @@ def save_web(
     variants: tuple[str, ...] | None = None,
     learn: TrainConfig | bool = False,
     template: bool = False,
+    environment: str | None = None,
 ) -> WebPage:
     """Write `source` as a page that runs it on the GPU of whoever opens it. Needs no GPU.
 
     Parameters
     ----------
     source : path, hub id or ``pkg:module`` of a model, or the directory of a run of evolution; a model of
-        `volumetric.load`; the result of `volumetric.evolve`; a `Genome`; a `Network` or `Clocked` with `params`; a
-        `LearnerNetwork` or a `NeatPopulation`
+        `volumetric.load`; the result of `volumetric.evolve`; a `Genome`, or several of one interface; a `Network` or
+        `Clocked` with `params`; a `LearnerNetwork` or a `NeatPopulation`
     out : folder to write, or with `single_file` one HTML file; it appears whole or not at all
     single_file : put everything into one HTML file, which opens without a server
     params : weights of a network
@@ -78,6 +83,8 @@ def save_web(
     description : a sentence on what it does, under the title
     image : height and width of the image that the network's input is; None: by its shape
     rows, context, dtype, variants, learn, template : as for `volumetric.web.export_network`
+    environment : ``"CartPole-v1"``: the network acts in it, or with `learn` learns from a visitor who does; None: that
+        of the run of evolution, if any
 
     Raises
     ------
@@ -89,6 +96,7 @@ def save_web(
         raise SpecError("a template is a folder: its page reads a GGUF file", hint="leave single_file or template out")
     task = task_beside(source) if isinstance(source, str | os.PathLike) else None
     named = title or (_title_of(source, task) if isinstance(source, str | os.PathLike) else None)
+    task = task if environment is None else in_environment(task, environment)
     options: dict[str, Any] = {
         "params": params, "title": named, "rows": rows, "context": context, "dtype": dtype, "variants": variants,
         "learn": learn, "template": template,
@@ -96,11 +104,19 @@ def save_web(
 
     def export(folder: Path) -> dict[str, Any]:
         """Write network.json with the page's hints, and weights; return the former."""
-        export_network(_plain(source), folder, **options)
+        plain = _plain(source)
+        if learn is True and task is not None and task.environment == CARTPOLE:
+            export_network(_learner_of_pushes(plain, options), folder, variants=variants)
+        else:
+            export_network(plain, folder, **options)
         network = json.loads((folder / MANIFEST).read_text("utf-8"))
         stated = {"licence": licence, "author": author}
         network["origin"] |= {name: text for name, text in stated.items() if text is not None}
-        network["ui"] = _hints(network, folder, task, image)
+        network["ui"] = _hints(network, folder, source, task, image)
+        if environment is not None and network["ui"]["view"] not in ("cartpole", "learn_cartpole"):
+            raise SpecError(
+                f"{environment} is played by networks of 4 inputs and 2 outputs or 1", hint="leave the environment out"
+            )
         if description is not None:
             network["ui"]["description"] = description
         (folder / MANIFEST).write_text(json.dumps(network, ensure_ascii=False, separators=(",", ":")), "utf-8")
@@ -137,6 +153,13 @@ def _plain(source: Any) -> Any:
     return source
 
 
+def _learner_of_pushes(source: Any, options: Mapping[str, Any]) -> LearnerNetwork:
+    """Return a network that learns to push CartPole's cart as a visitor does."""
+    kind = recorded_kind(source, **{name: value for name, value in options.items() if name != "variants"})
+    assert isinstance(kind, LearnerNetwork)  # of learn=True
+    return learner_of_actions(kind, ACTIONS)
+
+
 def _title_of(source: str | os.PathLike[str], task: EvolvedTask | None) -> str | None:
     """Return the name of a run for what it has written; None: the source has a name of its own."""
     path = Path(source).absolute()
@@ -147,13 +170,15 @@ def _title_of(source: str | os.PathLike[str], task: EvolvedTask | None) -> str |
 
 
 def _hints(
-    network: Mapping[str, Any], folder: Path, task: EvolvedTask | None, image: tuple[int, int] | None
+    network: Mapping[str, Any], folder: Path, source: Any, task: EvolvedTask | None, image: tuple[int, int] | None
 ) -> dict[str, Any]:
     hints = page_hints(network, task, image=image)
     if (folder / _GENOME).is_file():
         from volumetric.evolution.genome import Genome
 
         hints["genome"] = genome_drawing(Genome.load(folder / _GENOME), task)
+    elif hints["view"] == "genomes":
+        hints["genomes"] = [genome_drawing(genome) for genome in source[:_MOST_DRAWN]]
     return hints
 
 

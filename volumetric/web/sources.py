@@ -45,7 +45,7 @@ def recorded_kind(
     _check_counts(rows, context, samples)
     if learn:
         model = _model_to_learn(source, params, dtype)
-        return learner_of(model, None if learn is True else learn, title or model.name, _origin(model))
+        return learner_of(model, None if learn is True else learn, rows, title or model.name, _origin(model))
     if isinstance(source, LearnerNetwork | NeatPopulation):
         return source if title is None else replace(source, title=title)
     if isinstance(source, Genome):
@@ -61,7 +61,7 @@ def recorded_kind(
     if isinstance(source, LoadedModel):
         return _of_model(source, rows, context, title or source.name, _origin(source))
     if isinstance(source, str | os.PathLike):
-        if str(source).endswith(".json") and (genome := _genome_file(Path(source))) is not None:
+        if (genome := _genome_at(source)) is not None:
             return _of_genomes([genome], rows, title or Path(source).stem, samples)
         loaded = open_model(source, dtype)
         # The path of a file is nobody's business; that of a package or a hub is where others find the model.
@@ -79,7 +79,11 @@ def _model_to_learn(source: Any, params: Params | None, dtype: str | None) -> Lo
     if isinstance(source, LoadedModel):
         return source
     if isinstance(source, str | os.PathLike):
-        return open_model(source, dtype)
+        if (genome := _genome_at(source)) is None:
+            return open_model(source, dtype)
+        source = genome
+    if isinstance(source, Genome):
+        return _bare(*source.to_network())
     raise SpecError(
         f"learn: a {type(source).__name__} does not learn in a page", hint="pass a model, or a Network with params"
     )
@@ -129,10 +133,12 @@ def _of_genomes(
     return GenomePopulation(genomes, samples, title or "population", _origin(None))
 
 
-def _genome_file(path: Path) -> Genome | None:
+def _genome_at(source: str | os.PathLike[str]) -> Genome | None:
     """Return the genome in a file; None if it is something else."""
+    if not str(source).endswith(".json"):
+        return None
     try:
-        return Genome.load(path)
+        return Genome.load(Path(source))
     except VolumetricError:
         return None
 

@@ -251,9 +251,9 @@ def test_elites_live_on_and_parents_are_weighed_by_fitness() -> None:
     population = GridPopulation(GridConfig(population=16, algorithm="elites"), mlp(), seed=1)
     population.evolve(fit_xor, 1)
     best = np.argsort(-population.score)[:4]
-    kept = [population.genomes[row] for row in best]
+    elites = [population.genomes[row] for row in best]
     population.ask()
-    assert population.genomes[:4] == kept
+    assert population.genomes[:4] == elites
     assert fitness_share(1.0, 2.0) > 0.5
 
 

@@ -19,7 +19,14 @@ from volumetric.devices.gpu.kernels.gemm_tiles import GemmTile
 from volumetric.devices.gpu.kernels.matmul import ExpertSlots, MatmulShape, MatvecTuning, tune_batch, tune_matvec
 from volumetric.devices.gpu.kernels.matrix_stacks import MatrixStack
 from volumetric.devices.gpu.kernels.matrix_tiles import MatrixCut
-from volumetric.devices.gpu.products import halved_operand, meets_halves, norm_params, shape_of
+from volumetric.devices.gpu.products import (
+    halved_operand,
+    meets_halves,
+    norm_params,
+    row_statistics,
+    shape_of,
+    shard_products,
+)
 from volumetric.devices.gpu.weight_buffers import MatrixShard, ResidentMatrix
 from volumetric.graph.operations.rowwise import LINEAR
 from volumetric.graph.ops import Node
@@ -105,17 +112,16 @@ def _record_pairs(
     hidden = r.spare(_pair_bytes(r, slots, first.n), "hidden rows of experts")
     buffers = {**mixture.extra_buffers[0], "x": frame.values[node.inputs[0]], "chosen": chosen, "y": hidden}
     entries = []
-    for shard in mixture.up.shards:
-        own = replace(first, format=shard.format)
+    for shard, own, bound in shard_products(first, mixture.up, buffers):
         tuning = tune_matvec(own, shard.units * slots * frame.rows, r.caps)
         dispatch = matmul.matvec(
             own, r.caps, first=shard.first, units=shard.units, tuning=tuning, stack=matrix_stacks.pair_stack(slots)
         )
-        entries.append(entry(dispatch, {**buffers, **shard.buffers}))
-    buffers = {**mixture.extra_buffers[1], **_residual(node, frame), "x": hidden, "chosen": chosen}
-    for shard in mixture.down.shards:
-        over = ExpertSlots.over(shard.format, slots, first.n)
-        own = replace(mixture.last, k=over, format=shard.format, weighted=True)
+        entries.append(entry(dispatch, bound))
+    y = frame.values[node.outputs[0]]
+    buffers = {**mixture.extra_buffers[1], **_residual(node, frame), "x": hidden, "chosen": chosen, "y": y}
+    for shard, own, bound in shard_products(replace(mixture.last, weighted=True), mixture.down, buffers):
+        own = replace(own, k=ExpertSlots.over(shard.format, slots, first.n))
         dispatch = matmul.matvec(
             own,
             r.caps,
@@ -125,7 +131,7 @@ def _record_pairs(
             tuning=tune_matvec(own, shard.units * frame.rows, r.caps),
             stack=matrix_stacks.branch_stack(slots),
         )
-        entries.append(entry(dispatch, {**buffers, **shard.buffers, "y": frame.values[node.outputs[0]]}))
+        entries.append(entry(dispatch, bound))
     return entries
 
 
@@ -146,9 +152,8 @@ def _record_groups(
         buffers = {**mixture.extra_buffers[number], "x": x, "y": y, "routes": ordered}
         before, buffers = _prepare(r, shape, cuts[number], buffers, frame, times=slots if number else 1)
         entries += before
-        for shard in matrix.shards:
-            dispatch = _product(r, replace(shape, format=shard.format), cuts[number], routes.stack(number), shard)
-            entries.append(entry(dispatch, {**buffers, **shard.buffers}))
+        for shard, own, bound in shard_products(shape, matrix, buffers):
+            entries.append(entry(_product(r, own, cuts[number], routes.stack(number), shard), bound))
     collect = routes.collect(width=last.n, residual=node.attrs["residual"])
     bound = {"routes": ordered, "parts": outputs, "y": frame.values[node.outputs[0]], **_residual(node, frame)}
     return [*entries, entry(collect, bound, control=frame.control)]
@@ -167,10 +172,7 @@ def _prepare(
     if isinstance(tuning, MatrixCut):
         halve, buffers = halved_operand(r, shape, buffers, frame.control, times=times)
         return [halve], buffers
-    if shape.norm is not None and isinstance(tuning, GemmTile):
-        stats = {"x": buffers["x"], "stats": r.stats}
-        return [entry(gemm_tiles.row_stats(shape), stats, control=frame.control)], {**buffers, "stats": r.stats}
-    return [], buffers
+    return row_statistics(r, shape, buffers, frame.control) if isinstance(tuning, GemmTile) else ([], buffers)
 
 
 def _tuning_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from volumetric.devices.gpu.kernels import gemm_tiles, matmul, matrix_tiles, row
 from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
 from volumetric.devices.gpu.kernels.row_predicate import RowPredicate
-from volumetric.devices.gpu.weight_buffers import ResidentMatrix
+from volumetric.devices.gpu.weight_buffers import MatrixShard, ResidentMatrix
 from volumetric.graph.ops import Node
 
 if TYPE_CHECKING:
@@ -81,15 +81,12 @@ def _record_matvec(
     if partials is not None:
         buffers = buffers | r.attention.joined_splits()
     entries = []
-    for shard in matrix.shards:
-        own = replace(shape, format=shard.format)
+    for shard, own, bound in shard_products(shape, matrix, buffers):
         tuning = r.cut_matvec(own, shard.units, frame.rows)
         dispatch = matmul.matvec(
             own, r.caps, first=shard.first, units=shard.units, source=partials, tuning=tuning, guard=predicate
         )
-        entries.append(
-            entry(dispatch, {**buffers, **shard.buffers}, control=frame.control if tuning.batch > 1 else None)
-        )
+        entries.append(entry(dispatch, bound, control=frame.control if tuning.batch > 1 else None))
     return entries
 
 
@@ -101,15 +98,11 @@ def _record_gemm(
     buffers: dict[str, str],
     predicate: RowPredicate,
 ) -> list[RecordedDispatch]:
-    entries = []
-    if shape.norm is not None:
-        entries.append(entry(gemm_tiles.row_stats(shape), {"x": buffers["x"], "stats": r.stats}, control=frame.control))
-        buffers = {**buffers, "stats": r.stats}
+    entries, buffers = row_statistics(r, shape, buffers, frame.control)
     tile = gemm_tiles.choose_tile(shape, frame.rows, r.caps)
-    for shard in matrix.shards:
-        own = replace(shape, format=shard.format)
+    for shard, own, bound in shard_products(shape, matrix, buffers):
         dispatch = gemm_tiles.gemm(own, r.caps, tile, first=shard.first, units=shard.units, guard=predicate)
-        entries.append(entry(dispatch, {**buffers, **shard.buffers}, control=frame.control))
+        entries.append(entry(dispatch, bound, control=frame.control))
     return entries
 
 
@@ -130,21 +123,40 @@ def _record_matrix(
     halve, buffers = halved_operand(r, shape, buffers, frame.control)
     sides = {name: buffers.pop(name) for name in ("x", "undo")}
     entries = [] if ready else [halve]
-    for shard in matrix.shards:
-        own = replace(shape, format=shard.format)
+    for shard, own, bound in shard_products(shape, matrix, {**buffers, **sides}):
         cut = r.cut_matrix(own, shard.units, frame.rows)
         first, units, rows = shard.first, shard.units, frame.rows
         product = matrix_tiles.matrix_gemm(own, r.caps, cut, first=first, units=units, rows=rows, guard=predicate)
-        bound = {**sides, **shard.buffers}
         if cut.splits == 1:
-            entries.append(entry(product, {**buffers, **bound}, control=frame.control))
+            entries.append(entry(product, bound, control=frame.control))
             continue
         splits = r.spare(matrix_tiles.partial_bytes(own, cut, frame.rows), "partial products")
-        entries.append(entry(product, {**buffers, **bound, "y": splits}, control=frame.control))
+        entries.append(entry(product, {**bound, "y": splits}, control=frame.control))
         after = {name: buffer for name, buffer in buffers.items() if name != "gate"}
         join = matrix_tiles.join_splits(own, cut, first=first, units=units, rows=rows)
         entries.append(entry(join, {**after, "splits": splits}, control=frame.control))
     return entries
+
+
+def shard_products(
+    shape: MatmulShape, matrix: ResidentMatrix, buffers: Mapping[str, str]
+) -> Iterator[tuple[MatrixShard, MatmulShape, dict[str, str]]]:
+    """Yield each shard of a matrix, with the shape and the buffers of the product with it."""
+    for shard in matrix.shards:
+        yield shard, replace(shape, format=shard.format), {**buffers, **shard.buffers}
+
+
+def row_statistics(
+    r: RowRecorder, shape: MatmulShape, buffers: dict[str, str], control: str
+) -> tuple[list[RecordedDispatch], dict[str, str]]:
+    """Record the statistics of the rows of x that a tiled product with a norm reads.
+
+    Returns that, and the product's buffers; without a norm nothing is added.
+    """
+    if shape.norm is None:
+        return [], buffers
+    stats = {"x": buffers["x"], "stats": r.stats}
+    return [entry(gemm_tiles.row_stats(shape), stats, control=control)], {**buffers, "stats": r.stats}
 
 
 def multiplies_halves(compute: str, caps: Caps) -> bool:

@@ -1,6 +1,7 @@
 // The GPU: the adapter, the variant of the network for it, and the device.
 
 import { DeviceLimitError, NoWebGPUError } from "./errors.js";
+import { imported } from "./lazy_modules.js";
 
 const BROWSERS = "Chrome and Edge have it from version 113, Safari from 26, Firefox from 141; or turn on hardware acceleration in the settings.";
 
@@ -29,8 +30,18 @@ export function adapterInfo(adapter, hidden = []) {
   return { vendor, architecture, description, software: isFallback(adapter), subgroups: [subgroupMinSize, subgroupMaxSize], features };
 }
 
+/** Return the variant for an adapter, and a device with what it needs. */
+export async function openVariant(variants, adapter, hidden, addresses) {
+  const variant = chooseVariant(variants, adapter, hidden);
+  const { subgroup = 0 } = variant.needs ?? {};
+  const device = await requestDevice(adapter, variant.needs);
+  if (!subgroup || await (await imported("lane_probe.js", addresses)).lanesAreNeighbours(device, subgroup)) return { variant, device };
+  device.destroy();
+  return openVariant(variants, await requestAdapter(), [...hidden, "subgroups"], addresses); // an adapter opens one device
+}
+
 /** The first variant whose needs the adapter meets; features named in `hidden` count as absent. */
-export function chooseVariant(variants, adapter, hidden = []) {
+function chooseVariant(variants, adapter, hidden = []) {
   const missing = variants.map(({ needs = {} }) => lacks(needs, adapter, hidden));
   const at = missing.findIndex(one => !one);
   if (at < 0) throw new DeviceLimitError(`This GPU cannot run the network: it lacks ${missing.at(-1)}.`, "Try a computer with a larger GPU, or export a smaller network.");
@@ -47,7 +58,7 @@ function lacks({ features = [], subgroup = 0, limits = {} }, adapter, hidden) {
 }
 
 /** Return a device with what a variant needs. */
-export async function requestDevice(adapter, { features = [], limits = {} } = {}) {
+async function requestDevice(adapter, { features = [], limits = {} } = {}) {
   try {
     return await adapter.requestDevice({ requiredFeatures: features.filter(name => name !== FALLBACK), requiredLimits: limits });
   } catch (error) {

@@ -29,8 +29,8 @@ export function meaning(network, port, row) {
 
 /** Return an element that shows the outputs of one row, with `show(outputs)`. */
 export function answers(network) {
-  const told = Object.keys(network.outputs).every(port => areClasses(network, port) || widthOf(network.outputs[port]) === 1);
-  const live = h("p", { class: told ? "answer" : "unseen", role: "status", "aria-live": "polite" });
+  const visible = Object.keys(network.outputs).every(port => areClasses(network, port) || widthOf(network.outputs[port]) === 1);
+  const live = h("p", { class: visible ? "answer" : "unseen", role: "status", "aria-live": "polite" });
   const parts = Object.keys(network.outputs).map(port => {
     const names = namesOf(network, port);
     const classes = areClasses(network, port), most = classes ? MOST_CLASSES : MOST_NUMBERS;

@@ -1,7 +1,7 @@
 // Buffers of a network on the GPU: created once, filled from pieces as they arrive.
 
-import { DeviceLimitError, DeviceLostError } from "./errors.js";
-import { wrong } from "./network_file.js";
+import { DeviceLimitError, DeviceLostError, InputError } from "./errors.js";
+import { isWhole, wrong } from "./network_file.js";
 
 /** Bytes of base64 text. */
 export function bytesOfBase64(text) {
@@ -55,6 +55,13 @@ export function writePiece(device, variant, buffers, number, bytes) {
       at += length;
     }
   });
+}
+
+/** Raise unless bytes of a buffer are whole words inside of it. */
+export function checkRange(name, size, offset, bytes) {
+  if (![offset, bytes].every(value => isWhole(value, 0, size) && value % 4 === 0) || offset + bytes > size) {
+    throw new InputError(`Buffer ${JSON.stringify(name)} has ${size} bytes; there are no ${bytes} from ${offset} on.`, "Both must be multiples of 4.");
+  }
 }
 
 /** Write bytes, of which the queue takes only whole words. */

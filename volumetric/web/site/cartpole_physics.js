@@ -7,6 +7,9 @@ export const MOST_ANGLE = 12 * Math.PI / 180;
 export const LENGTH = 2 * HALF_LENGTH;
 export const STEP_MS = 1000 * SECONDS;
 
+/** Names of the numbers of a state. */
+export const OBSERVED = ["position", "speed", "angle", "angular speed"];
+
 /** The state after one step: [x, speed, angle, angular speed]; `force` is −1 … 1 of the largest push. */
 export function next([x, speed, angle, turn], force) {
   const mass = CART + POLE, cos = Math.cos(angle), sin = Math.sin(angle);

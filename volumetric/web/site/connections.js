@@ -1,6 +1,6 @@
 // How a page reaches the engine: through a worker, or directly in its own thread.
 
-import { EngineError, errorData, errorOf } from "./errors.js";
+import { EngineError, InputError, errorData, errorOf } from "./errors.js";
 import { openMachine } from "./machine.js";
 
 /** The engine in a worker. */
@@ -17,17 +17,21 @@ export class WorkerConnection {
   });
 
   /**
-   * @param {string} address of worker.js
-   * @param {object | null} source of the caller
+   * @param {string | undefined} address of worker.js, if it is not beside this module
+   * @param {any} source of the caller, or an address
    * @param {[string, string][] | null} modules name and text of the engine's modules, each after those that it imports
    */
   constructor(address, source, modules = null) {
     this.#source = source;
-    this.#worker = modules ? startWorkerOf(modules) : startWorker(address);
+    try {
+      this.#worker = modules ? startWorkerOf(modules) : startWorker(address);
+    } catch (error) {
+      throw new WorkerError(error.message);
+    }
     this.#worker.onmessage = ({ data }) => this.#receive(data);
     this.#worker.onerror = event => {
       event.preventDefault();
-      this.fail(new EngineError(`The engine's worker does not run: ${event.message || "its script cannot be loaded"}.`, "Serve engine.js and the files beside it from one folder."));
+      this.fail(new WorkerError(event.message || "its script cannot be loaded"));
     };
   }
 
@@ -46,7 +50,12 @@ export class WorkerConnection {
         resolve: result => (end(), resolve(result)),
         reject: error => (end(), reject(error)),
       });
-      this.#worker.postMessage({ call, method, args }, transfer);
+      try {
+        this.#worker.postMessage({ call, method, args }, transfer);
+      } catch (error) {
+        end();
+        throw new InputError(`${method}() cannot hand on what was passed: ${error.message}`, "Pass numbers, texts, arrays and plain objects: no functions, promises or proxies.");
+      }
       signal?.addEventListener("abort", cancel);
       if (signal?.aborted) cancel();
     });
@@ -77,12 +86,22 @@ export class WorkerConnection {
   }
 }
 
-/** Start a worker at an address; one of another host starts as a script that imports it. */
-function startWorker(address) {
-  const own = address.startsWith("blob:") || new URL(address).origin === globalThis.location?.origin;
-  const script = own ? address : scriptAddress(`import ${JSON.stringify(address)};`);
-  return new Worker(script, { type: "module", name: "volumetric" });
+/** The engine's worker cannot be started, or has failed. */
+export class WorkerError extends EngineError {
+  constructor(why) {
+    super(`The engine's worker does not run: ${why.replace(/\.$/, "")}.`, "Serve engine.js and the files beside it from one folder, and let the page's policy (CSP) allow it as a worker.");
+  }
 }
+
+/** Start a worker at an address, or beside this module; one of another host starts as a script that imports it. */
+function startWorker(address) {
+  const here = import.meta.url, options = { type: "module", name: "volumetric" };
+  if (!address && !(here.startsWith("http") && isForeign(here))) return new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "volumetric" });
+  const script = address ?? here.replace(/[^/]*$/, "worker.js");
+  return new Worker(isForeign(script) ? scriptAddress(`import ${JSON.stringify(script)};`) : script, options);
+}
+
+const isForeign = address => !address.startsWith("blob:") && new URL(address).origin !== globalThis.origin;
 
 const scriptAddress = text => URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
 
@@ -114,7 +133,11 @@ export class DirectConnection {
 
   async call(method, args, onEvent = () => {}, signal = null) {
     if (this.#failure) throw this.#failure;
-    if (method !== "load") return this.#machine.call(method, args, onEvent, signal ?? { aborted: false });
+    if (method !== "load") {
+      return this.#machine.call(method, args, onEvent, signal ?? { aborted: false }).catch(error => {
+        throw this.#failure ?? error; // what is closed meanwhile is not lost
+      });
+    }
     this.#machine = await openMachine(args[0], this.#source, onEvent, signal);
     return this.#machine.info;
   }

@@ -1,6 +1,8 @@
 // Types of engine.js.
 
-export type Values = Float32Array | Int32Array | number[] | number[][];
+export type NumberArray = Int8Array | Uint8Array | Uint8ClampedArray | Int16Array | Uint16Array | Int32Array | Uint32Array | BigInt64Array | BigUint64Array | Float32Array | Float64Array;
+/** All numbers in one array, or an array of rows, each flat or nested like the port. */
+export type Values = NumberArray | number[] | Values[];
 /** Rows for each input by its name; an array alone is that of the only input. */
 export type Inputs = Values | Record<string, Values>;
 /** Rows of each output by its name, in C order. */
@@ -17,11 +19,12 @@ export interface Progress {
 }
 
 export interface LoadOptions {
+  /** What it throws is reported as an error of the page, and ends nothing. */
   onProgress?: (progress: Progress) => void;
   signal?: AbortSignal;
   /** Addresses of folders of templates for a GGUF file, "./" unless stated; the first that fits is taken. */
   template?: string | URL | (string | URL)[];
-  /** Run in a worker (the default), so that the page stays alive. */
+  /** Run in a worker (the default), so that the page stays alive; where none can start, a warning says that there is none. */
   worker?: boolean;
   /** Addresses of the modules that the engine loads when it needs them, as worker.js, where they do not lie beside engine.js. */
   addresses?: Record<string, string>;
@@ -135,7 +138,10 @@ export interface Problem {
   goal: number;
   activation?: string;
   /** Return the fitness of each genome; they are on the GPU. */
-  evaluate(gpu: { activate(x: Float32Array, samples: number, shared: boolean): Promise<Float32Array> }, genomes: Genome[], generation: number, seed: number): Promise<number[]>;
+  evaluate(gpu: {
+    /** Outputs [genomes, outputs, samples]; `goesOn`: recurrent genomes begin where the last activation has left them, else at zero. */
+    activate(x: Float32Array, samples: number, shared: boolean, goesOn?: boolean): Promise<Float32Array>;
+  }, genomes: Genome[], generation: number, seed: number): Promise<number[]>;
 }
 
 export interface PopulationOptions {
@@ -149,6 +155,7 @@ export interface PopulationOptions {
 /** A population of NEAT. */
 export interface Population {
   readonly genomes: Genome[];
+  readonly interface: { inputs: number; outputs: number; recurrent: boolean; steps: number };
   readonly generation: number;
   readonly solved: boolean;
   /** Breed if the present generation has been evaluated, and evaluate the new one. */
@@ -159,7 +166,8 @@ export interface Population {
 
 export interface Message {
   role: string;
-  content: string;
+  /** A text, or what the model's template takes; a message with `tool_calls` may have none. */
+  content?: string | null | Record<string, unknown>[];
   [name: string]: unknown;
 }
 
@@ -211,11 +219,11 @@ export interface Model {
   /** Answer a conversation. Leaving the loop, or the signal, ends it. */
   chat(messages: Message[], options?: GenerateOptions): AsyncGenerator<Token, void, void>;
   /** Continue a text, or token ids. */
-  generate(prompt: string | number[] | Int32Array | Message[], options?: GenerateOptions): AsyncGenerator<Token, void, void>;
+  generate(prompt: string | number[] | bigint[] | Int32Array | Message[], options?: GenerateOptions): AsyncGenerator<Token, void, void>;
   /** Return the logits behind a prompt. */
-  logits(prompt: string | number[] | Int32Array | Message[]): Promise<Float32Array>;
+  logits(prompt: string | number[] | bigint[] | Int32Array | Message[]): Promise<Float32Array>;
   encode(prompt: string | Message[], template?: Record<string, unknown>): Promise<number[]>;
-  decode(ids: number[] | Int32Array): Promise<string>;
+  decode(ids: number[] | bigint[] | Int32Array): Promise<string>;
   /** Return the vector of a text, or of each of several. */
   embed(text: string, options?: { prompt?: string | null }): Promise<Float32Array>;
   embed(texts: string[], options?: { prompt?: string | null }): Promise<Float32Array[]>;
@@ -257,6 +265,7 @@ export function forgetModel(address: string | URL): Promise<number>;
 
 /** What failed (`sentence`) and what to do (`hint`); the message is both. */
 export class EngineError extends Error {
+  constructor(sentence: string, hint?: string, options?: ErrorOptions);
   readonly sentence: string;
   readonly hint: string;
 }

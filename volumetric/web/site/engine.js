@@ -1,21 +1,22 @@
 // Networks of volumetric in a browser, on WebGPU. `load` is the entry; `engine.d.ts` has the types, docs/web.md the guide.
 
-import { DirectConnection, WorkerConnection } from "./connections.js";
+import { addressOf, checkMessages, optionsOf } from "./arguments.js";
+import { DirectConnection, WorkerConnection, WorkerError } from "./connections.js";
 import { EngineError, GenerationError, InputError, NoWebGPUError } from "./errors.js";
+import { imported } from "./lazy_modules.js";
 
 export {
   DamagedFileError, DeviceLimitError, DeviceLostError, EngineError, FetchError, FormatError, GenerationError, InputError, NoWebGPUError,
 } from "./errors.js";
 
-const TEMPLATE_PATIENCE = 10_000; // ms in which a chat template must be written
+const PROMPT_PATIENCE = 10_000; // ms in which a prompt must be written and encoded
+const LOAD = ["onProgress", "signal", "worker", "template", "addresses", "modules", "hide"];
+const GENERATE = ["maxTokens", "temperature", "topK", "topP", "minP", "repetitionPenalty", "seed", "stop", "template", "signal"];
 
-const absolute = address => new URL(address, globalThis.document?.baseURI ?? globalThis.location?.href);
-const files = () => import(new URL("stored_files.js", import.meta.url).href);
-
-/** What is stored of models that were loaded from servers. */
-export const storedModels = async () => (await files()).storedModels();
-/** Drop what is stored of a model; returns its bytes. */
-export const forgetModel = async address => (await files()).forgetModel(absolute(address).href);
+/** What is stored of networks that were loaded from servers. */
+export const storedModels = async () => (await imported("stored_files.js")).storedModels();
+/** Drop what is stored of a network; returns its bytes. */
+export const forgetModel = async address => (await imported("stored_files.js")).forgetModel(addressOf(address));
 
 /**
  * Load a network.
@@ -23,23 +24,32 @@ export const forgetModel = async address => (await files()).forgetModel(absolute
  *   json(), piece(i), file(name)
  * @param {object} options see `engine.d.ts`
  */
-export async function load(source, { onProgress = () => {}, signal = null, worker = true, template, addresses = {}, modules = null, hide = [] } = {}) {
+export async function load(source, options) {
+  const { onProgress = () => {}, signal = null, worker = true, template, addresses = {}, modules = null, hide = [] } = optionsOf("load", options, LOAD);
+  if (typeof onProgress !== "function") throw new InputError("onProgress must be a function.");
   signal?.throwIfAborted();
-  const file = source instanceof Blob ? source : null;
-  const own = !file && typeof source === "object" && !(source instanceof URL);
-  if (own && !(typeof source.json === "function" && typeof source.piece === "function")) throw new InputError("A source needs json() and piece(i).");
-  const url = own || file ? null : absolute(source);
-  const templates = file || (url && (template || /\.gguf$/i.test(url.pathname))) ? [template ?? "./"].flat().map(one => absolute(one).href) : null;
-  const open = async threaded => {
-    const address = threaded && !modules ? addresses["worker.js"] ?? new URL("./worker.js", import.meta.url).href : "";
-    const connection = threaded ? new WorkerConnection(address, own ? source : null, modules) : new DirectConnection(own ? source : null);
+  const file = source instanceof Blob ? source : null, url = file ? null : addressOf(source);
+  const fromGguf = file || (url && (template || /\.gguf$/i.test(new URL(url).pathname)));
+  const templates = fromGguf ? [template ?? "./"].flat().map(addressOf) : null;
+  const report = progress => {
     try {
-      return new Model(connection, addresses, await connection.call("load", [{ url: url?.href, own, file, templates, addresses, hide }], onProgress, signal));
+      onProgress(progress);
     } catch (error) {
-      connection.fail(error);
+      reportError(error); // as one of a listener: it ends nothing
+    }
+  };
+  const open = async threaded => {
+    let connection = null;
+    try {
+      connection = threaded ? new WorkerConnection(addresses["worker.js"], source, modules) : new DirectConnection(source);
+      return new Model(connection, addresses, await connection.call("load", [{ url, file, templates, addresses, hide }], report, signal));
+    } catch (error) {
+      connection?.fail(error);
       signal?.throwIfAborted();
-      if (threaded && error instanceof NoWebGPUError && globalThis.navigator?.gpu) return open(false); // workers have none
-      throw error;
+      const without = error instanceof WorkerError || (error instanceof NoWebGPUError && globalThis.navigator?.gpu); // workers have none
+      if (!threaded || !without) throw error;
+      console.warn(`${error.sentence} The network runs in the page's own thread.`);
+      return open(false);
     }
   };
   return open(worker && typeof Worker === "function");
@@ -68,28 +78,29 @@ class Model {
     return new Stream(this.#connection);
   }
 
-  chat(messages, options = {}) {
-    return this.#tokens(messages, options);
+  chat(messages, options) {
+    return this.#tokens("chat", messages, options);
   }
 
-  generate(prompt, options = {}) {
-    return this.#tokens(prompt, options);
+  generate(prompt, options) {
+    return this.#tokens("generate", prompt, options);
   }
 
   logits(prompt) {
-    return this.#connection.call("logits", [prompt]);
+    return this.#written("logits", [prompt]);
   }
 
   encode(prompt, template = {}) {
-    return this.#connection.call("encode", [prompt, template]);
+    return this.#written("encode", [prompt, template]);
   }
 
   decode(ids) {
     return this.#connection.call("decode", [ids]);
   }
 
-  embed(texts, options = {}) {
-    return this.#connection.call("embed", [texts, options]);
+  async embed(texts, options) {
+    optionsOf("embed", options, ["prompt"]); // null is a prompt: none
+    return this.#connection.call("embed", [texts, options ?? {}]);
   }
 
   classify(texts) {
@@ -105,7 +116,7 @@ class Model {
   }
 
   async #open(name, options) {
-    return new (await import(this.#addresses[name] ?? new URL(name, import.meta.url).href)).default(this, options);
+    return new (await imported(name, this.#addresses)).default(this, options);
   }
 
   write(buffer, values, offset = 0) {
@@ -116,7 +127,8 @@ class Model {
     return this.#connection.call("submit", [programs]);
   }
 
-  read(buffer, { offset = 0, bytes = undefined } = {}) {
+  async read(buffer, range) {
+    const { offset, bytes } = optionsOf("read", range, ["offset", "bytes"]);
     return this.#connection.call("read", [buffer, offset, bytes]);
   }
 
@@ -124,23 +136,31 @@ class Model {
     this.#connection.fail(new EngineError("The network is closed.", "Load it again."));
   }
 
-  async *#tokens(prompt, { signal = null, ...options } = {}) {
+  /** Call what encodes a prompt; if that does not end, the network does. */
+  #written(method, args, onEvent = () => {}, signal = null) {
+    const patience = setTimeout(() => this.#connection.fail(new GenerationError("The chat template or the tokenizer does not end.", "Those of the model are at fault: export it with others. Or the prompt is far too long.")), PROMPT_PATIENCE);
+    return this.#connection.call(method, args, event => {
+      if (event.event === "prompt") clearTimeout(patience);
+      else onEvent(event);
+    }, signal).finally(() => clearTimeout(patience));
+  }
+
+  async *#tokens(method, prompt, given) {
+    const { signal = null, ...options } = optionsOf(method, given, GENERATE);
+    if (method === "chat") checkMessages(prompt);
     signal?.throwIfAborted();
     const controller = new AbortController();
     const stop = () => controller.abort();
     signal?.addEventListener("abort", stop);
     const arrived = [];
     let wake = () => {}, ended = false, failure = null;
-    const patience = setTimeout(() => this.#connection.fail(new GenerationError("The chat template does not end.", "The model's template is at fault: export it with another one.")), TEMPLATE_PATIENCE);
-    const call = this.#connection.call("generate", [prompt, options], event => {
-      if (event.event === "prompt") clearTimeout(patience);
-      else arrived.push(new Token(event));
+    const call = this.#written("generate", [prompt, options], event => {
+      arrived.push(new Token(event));
       wake();
     }, controller.signal);
     call.catch(error => {
       failure = error;
     }).finally(() => {
-      clearTimeout(patience);
       ended = true;
       wake();
     });

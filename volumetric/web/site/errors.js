@@ -3,7 +3,6 @@
 export class EngineError extends Error {
   constructor(sentence, hint = "", options = undefined) {
     super(hint ? `${sentence} ${hint}` : sentence, options);
-    this.name = this.constructor.name;
     this.sentence = sentence;
     this.hint = hint;
   }
@@ -29,6 +28,8 @@ export class GenerationError extends EngineError {}
 const CLASSES = {
   EngineError, NoWebGPUError, DeviceLimitError, DeviceLostError, FetchError, DamagedFileError, FormatError, InputError, GenerationError,
 };
+
+for (const [name, one] of Object.entries(CLASSES)) one.prototype.name = name; // bundlers rename the classes themselves
 
 /** An error as plain data, to pass between a worker and its page. */
 export function errorData(error) {

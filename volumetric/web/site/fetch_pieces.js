@@ -2,6 +2,7 @@
 // not fetched again.
 
 import { DamagedFileError, FetchError, FormatError } from "./errors.js";
+import { imported } from "./lazy_modules.js";
 import { checkedPiece, wrongLength } from "./sources.js";
 
 const TRIES = 4;
@@ -11,14 +12,17 @@ const PAUSE = 250; // ms before the first repetition, doubled each time
 export class UrlSource {
   #base;
   #signal;
-  #stored;
+  #addresses;
 
   constructor(url, { signal = null, addresses = {} } = {}) {
     const address = new URL(url, globalThis.document?.baseURI ?? globalThis.location?.href);
-    if (!address.pathname.endsWith(".json") && !address.pathname.endsWith("/")) address.pathname += "/";
+    if (!address.pathname.endsWith(".json")) {
+      if (!address.pathname.endsWith("/")) address.pathname += "/";
+      address.search = address.hash = "";
+    }
     this.#base = address.href;
     this.#signal = signal;
-    this.#stored = addresses["stored_files.js"] ?? new URL("./stored_files.js", import.meta.url).href;
+    this.#addresses = addresses;
   }
 
   /** Return the parsed network.json. */
@@ -33,6 +37,7 @@ export class UrlSource {
     try {
       return JSON.parse(text);
     } catch (error) {
+      if (/^\s*</.test(text)) throw new FormatError(`${address} is a page, not JSON.`, "Check the address: it must be that of a folder of `volumetric export --web`.");
       throw new FormatError(`${address} is not JSON: ${error.message}.`, "The file may be cut off: copy or export it again.");
     }
   }
@@ -43,7 +48,7 @@ export class UrlSource {
    * @param {(bytes: number, fromCache: boolean) => void} progress called with the bytes of it that are here
    */
   async piece(piece, progress = () => {}) {
-    const { dropFile, storeFile, storedFile } = await import(this.#stored);
+    const { dropFile, storeFile, storedFile } = await imported("stored_files.js", this.#addresses);
     const stored = await storedFile(piece.sha256), bytes = new Uint8Array(piece.bytes);
     const cached = stored && stored.size <= piece.bytes ? await stored.read(0, stored.size).catch(() => []) : [];
     bytes.set(cached);
@@ -97,7 +102,7 @@ async function fetched(address, options = {}) {
         : "Check the connection and the address; another host must allow this page (CORS)."), { final: file });
   }
   if (!answer.ok) {
-    const hint = answer.status === 404 ? "Check the address; the files of an export lie in one folder." : "Try again later, or ask whoever runs the server.";
+    const hint = answer.status === 404 ? "Check the address; all files of an export (`volumetric export --web`) must lie in one folder." : "Try again later, or ask whoever runs the server.";
     throw Object.assign(new FetchError(`The server answers ${answer.status} for ${address}.`, hint), { final: answer.status < 500, status: answer.status });
   }
   return answer;

@@ -4,7 +4,7 @@ import { controlWords, gridRows } from "./control_block.js";
 import { InputError } from "./errors.js";
 import { isWhole } from "./network_file.js";
 import { freshSeed } from "./random.js";
-import { samplingParams } from "./sampling.js";
+import { samplingParams, shown } from "./sampling.js";
 import { StopMatcher } from "./stop_texts.js";
 import { TokenLoop } from "./token_loop.js";
 
@@ -16,6 +16,12 @@ function modelDefaults(said = {}) {
   const names = said.do_sample ? NAMES : EVEN_GREEDY;
   const stated = Object.entries(names).filter(([name]) => typeof said[name] === "number");
   return { ...(said.do_sample ? { temperature: 1 } : {}), ...Object.fromEntries(stated.map(([name, own]) => [own, said[name]])) };
+}
+
+/** Items of an array, also a typed one. */
+function listOf(value, rule) {
+  if (!Array.isArray(value) && !ArrayBuffer.isView(value)) throw new InputError(rule);
+  return Array.from(value);
 }
 
 export class Language {
@@ -45,9 +51,13 @@ export class Language {
   /** Return the ids of a prompt: a text, ids, or messages. */
   encode(prompt, template = {}) {
     if (typeof prompt === "string") return this.texts.encode(prompt);
-    const items = Array.isArray(prompt) || ArrayBuffer.isView(prompt) ? Array.from(prompt) : null;
-    if (items?.length && items.every(item => typeof item === "number")) return items;
-    return this.texts.encodeChat(prompt, template);
+    const items = listOf(prompt, "A prompt is a text, a list of token ids, or a list of messages.");
+    return items.some(item => typeof item === "object") ? this.texts.encodeChat(items, template) : this.#ids(items);
+  }
+
+  /** Return the text of ids. */
+  decode(ids) {
+    return this.texts.decode(this.#ids(listOf(ids, "decode() takes a list of token ids.")));
   }
 
   /**
@@ -62,7 +72,7 @@ export class Language {
     } catch (error) {
       return Promise.reject(error);
     }
-    emit({ event: "prompt", tokens: ids.length });
+    emit({ event: "prompt" });
     const turn = this.#busy.then(() => this.#generate(ids, params, emit, signal));
     this.#busy = turn.catch(() => {
       this.#fed = [];
@@ -71,9 +81,10 @@ export class Language {
   }
 
   /** Return the logits behind the last token of a prompt. */
-  async logits(prompt) {
+  async logits(prompt, emit) {
+    const ids = this.#checkIds(this.encode(prompt));
+    emit({ event: "prompt" });
     const turn = this.#busy.then(async () => {
-      const ids = this.#checkIds(this.encode(prompt));
       await this.#feed(ids.slice(0, -1), { aborted: false });
       const loop = new TokenLoop(this.#machine, samplingParams({}, {}), ids);
       await loop.prepare();
@@ -85,11 +96,20 @@ export class Language {
     return turn;
   }
 
+  /** Ids of tokens as numbers. */
+  #ids(items) {
+    const { vocabulary } = this.#about;
+    return items.map(item => {
+      const id = typeof item === "bigint" ? Number(item) : item;
+      if (!isWhole(id, 0, vocabulary - 1)) throw new InputError(`There is no token ${shown(item)}; the model has tokens 0 to ${vocabulary - 1}.`);
+      return id;
+    });
+  }
+
   #checkIds(ids) {
-    const { context, vocabulary } = this.#about;
+    const { context } = this.#about;
     if (!ids.length) throw new InputError("The prompt is empty.", "Pass some text, or the ids of at least one token.");
-    const odd = ids.find(id => !isWhole(id, 0, vocabulary - 1));
-    if (odd !== undefined) throw new InputError(`The prompt has token ${odd}; the model has tokens 0 to ${vocabulary - 1}.`);
+    this.#ids(ids);
     if (ids.length > context) throw new InputError(`The prompt has ${ids.length} tokens; the context has room for ${context}.`, "Shorten it, or start a new conversation.");
     return ids;
   }

@@ -58,8 +58,8 @@ export default class Learner {
     const { inputs: ports, targets: expected, updates, knobs, noise, facts, losses } = this.#about;
     const x = inputsByPort(ports, inputs), y = inputsByPort(expected, targets);
     const rows = rowsOf(ports, x);
-    for (const [given, all, kind] of [[x, ports, "input"], [y, expected, "targets of"]]) {
-      const missing = Object.keys(all).find(name => !given.has(name));
+    for (const [named, all, kind] of [[x, ports, "input"], [y, expected, "targets of"]]) {
+      const missing = Object.keys(all).find(name => !named.has(name));
       if (missing !== undefined) throw new InputError(`The ${kind} ${missing} is missing.`);
     }
     if (rowsOf(expected, y) !== rows) throw new InputError(`There are ${rows} samples and ${rowsOf(expected, y)} targets.`);

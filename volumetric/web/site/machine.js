@@ -1,31 +1,26 @@
 // A network on the GPU: loaded, and what can be asked of it. It runs in the worker, or in the page without one.
 
-import { adapterInfo, chooseVariant, requestAdapter, requestDevice } from "./adapter.js";
-import { Readback, createBuffers, lostError, writeBytes, writeInline, writePiece } from "./buffers.js";
-import { Calls } from "./calls.js";
+import { adapterInfo, openVariant, requestAdapter } from "./adapter.js";
+import { Readback, checkRange, createBuffers, lostError, writeBytes, writeInline, writePiece } from "./buffers.js";
 import { EngineError, InputError } from "./errors.js";
 import { UrlSource } from "./fetch_pieces.js";
+import { imported } from "./lazy_modules.js";
 import { checkBuffers, checkFileName, checkNetwork, foreseen } from "./network_file.js";
 import { Pipelines } from "./pipelines.js";
 import { Programs } from "./replay.js";
-import { Sequences } from "./sequences.js";
 import { CallerSource } from "./sources.js";
-import { openStream } from "./streams.js";
-
-const moduleOf = (name, addresses) => import(addresses[name] ?? new URL(name, import.meta.url).href);
 
 /** Where a network comes from. A source has `json()`, `piece(piece, progress)` and `file(name)`; some have `fill` and `close`. */
 async function sourceOf({ url, file, templates, addresses }, caller, signal) {
-  if (caller) return new CallerSource(caller);
-  if (!templates) return new UrlSource(url, { signal, addresses });
-  const [{ GgufSource }, files] = await Promise.all(["gguf/model_source.js", "stored_files.js"].map(name => moduleOf(name, addresses)));
+  if (!templates) return url === null ? new CallerSource(caller) : new UrlSource(url, { signal, addresses });
+  const [{ GgufSource }, files] = await Promise.all(["gguf/model_source.js", "stored_files.js"].map(name => imported(name, addresses)));
   return new GgufSource(file ?? url, templates, files, { signal, addresses });
 }
 
 /**
  * Load a network.
  * @param {{url: string | null, file?: Blob, templates?: string[], addresses: Record<string, string>, hide: string[]}} options
- * @param {object | null} caller a source of the caller
+ * @param {object} caller a source of the caller, for those without an address
  * @param {(progress: object) => void} emit called with {stage, loaded, total, cached}
  * @param {AbortSignal | null} signal
  */
@@ -39,16 +34,17 @@ export async function openMachine(options, caller, emit, signal = null) {
       source.json((loaded, total, cached) => emit({ stage: "header", loaded, total, cached })).then(checkNetwork), requestAdapter()]);
     signal?.throwIfAborted();
     if (network.template && !source.fill) throw new InputError("This is a template for GGUF files, without weights.", "Pass it the file: load(\"model.gguf\", {template}).");
-    const variant = chooseVariant(network.variants, adapter, hide);
+    const opened = await openVariant(network.variants, adapter, hide, addresses);
+    device = opened.device;
+    const { variant } = opened;
     checkBuffers(variant, network.pieces);
-    device = await requestDevice(adapter, variant.needs);
     const machine = new Machine(device, network, variant, await createBuffers(device, variant), adapterInfo(adapter, hide));
     writeInline(device, variant, machine.buffers);
     const total = machine.weightBytes = network.pieces.reduce((sum, piece) => sum + piece.bytes, source.bytes ?? 0);
     let before = 0;
     const arrived = (loaded, cached) => emit({ stage: "weights", loaded: before + loaded, total, cached });
-    const parts = machine.loadParts(source, addresses);
-    parts.catch(() => {}); // reported below, unless a piece fails first
+    const modules = machine.loadModules(source, addresses);
+    modules.catch(() => {}); // reported below, unless a piece fails first
     for (const [number, piece] of network.pieces.entries()) {
       const bytes = await source.piece(piece, arrived);
       signal?.throwIfAborted();
@@ -57,7 +53,7 @@ export async function openMachine(options, caller, emit, signal = null) {
       await device.queue.onSubmittedWorkDone(); // so that copies on their way stay below one piece
     }
     await source.fill?.(device, variant, machine.buffers, arrived);
-    await parts;
+    await modules;
     emit({ stage: "kernels", loaded: total, total });
     await machine.prepare();
     signal?.throwIfAborted();
@@ -74,6 +70,7 @@ export async function openMachine(options, caller, emit, signal = null) {
 
 export class Machine {
   #byName;
+  #Stream = null;
   #failure = null;
   #streams = new Map();
   #turn = Promise.resolve();
@@ -89,9 +86,7 @@ export class Machine {
     this.states = (network.states ?? []).map(name => this.buffer(name));
     this.programs = new Programs(device, variant, buffers, new Pipelines(device, network.modules, variant));
     this.readback = new Readback(device);
-    this.sequences = new Sequences(this);
-    this.calls = network.calls ? new Calls(this) : null;
-    this.language = this.encoder = this.TickStream = null;
+    this.calls = this.sequences = this.language = this.encoder = null;
     for (const port of [...Object.values(network.inputs), ...Object.values(network.outputs)]) this.buffer(port.buffer);
     /** A promise of the error, if the GPU is lost; a network that is closed is not lost. */
     this.lost = new Promise(resolve => {
@@ -108,31 +103,42 @@ export class Machine {
 
   /** What a page tells of the network. */
   get info() {
-    const { kind, title = "", origin = {}, inputs, outputs, ui = {}, language, encoder, ticks, population, learner, calls } = this.network;
+    const { kind, title = "", origin = {}, inputs, outputs, ui = {}, language, encoder, ticks, population, learner } = this.network;
     return {
       kind, title, origin, inputs, outputs, ui, device: this.adapter, variant: this.variant.label ?? "",
       weightBytes: this.weightBytes, deviceBytes: this.buffers.reduce((sum, { size }) => sum + size, 0),
-      streams: Boolean(ticks) || Boolean(calls && !calls.independent && !calls.whole && !language && !encoder),
+      streams: this.streams,
       language: language ? { vocabulary: language.vocabulary, context: language.context, defaults: language.defaults ?? {}, chats: this.language?.texts.chats ?? false, text: this.language?.texts.hasTokenizer ?? false } : null,
       encoder: encoder ? { tokens: encoder.tokens, prompts: Object.keys(encoder.prompts ?? {}), classes: encoder.heads?.classify?.output?.names ?? null } : null,
       ticks: ticks ?? null, population: population ?? null, learner,
     };
   }
 
-  /** Load what only this kind of network needs: its streams, or tokenizer and template. */
-  async loadParts(source, addresses) {
-    const { language, encoder, ticks } = this.network, about = language ?? encoder;
-    const part = name => moduleOf(name, addresses);
-    if (ticks) this.TickStream = (await part("ticks.js")).TickStream;
+  /** Whether the network remembers from call to call. */
+  get streams() {
+    const { ticks, calls, language, encoder } = this.network;
+    return Boolean(ticks || (calls && !calls.independent && !calls.whole && !language && !encoder));
+  }
+
+  /** Load what networks of this kind need: rows, streams, texts with tokenizer and template. */
+  async loadModules(source, addresses) {
+    const { calls, language, encoder, ticks } = this.network;
+    if (calls && !language) this.calls = new (await imported("calls.js", addresses)).Calls(this);
+    if (this.streams) {
+      const { Sequences, Stream } = await imported(ticks ? "ticks.js" : "streams.js", addresses);
+      this.sequences = new Sequences(this);
+      this.#Stream = Stream;
+    }
+    const about = language ?? encoder;
     if (!about) return;
-    const text = await part("text.js");
+    const text = await imported("text.js", addresses);
     const json = about.tokenizer ? await source.file(checkFileName(about.tokenizer)) : null;
     const texts = new text.Texts(json, language ?? {});
     if (language) {
-      const { Language } = await part("language.js");
+      const { Language } = await imported("language.js", addresses);
       this.language = new Language(this, text, texts);
     } else {
-      const { Encoder } = await part("encoder.js");
+      const { Encoder } = await imported("encoder.js", addresses);
       this.encoder = new Encoder(this, texts);
     }
   }
@@ -176,12 +182,13 @@ export class Machine {
   /** Methods that a page calls, by name; see `engine.d.ts`. */
   methods = {
     run: async ([inputs]) => this.#alone(() => {
-      if (!this.calls) throw new InputError(`A network of the kind ${this.network.kind} has no run().`, "Use stream() and step().");
-      if (!this.calls.independent) this.sequences.use(this);
+      if (!this.calls) throw new InputError(`A network of the kind ${this.network.kind} has no run().`, this.language ? "Use generate() or logits()." : "Use stream() and step().");
+      this.sequences?.use(this);
       return this.calls.run(inputs);
     }),
     stream: async () => {
-      this.#streams.set(++this.#number, openStream(this));
+      if (!this.streams) throw new InputError(`A network of the kind ${this.network.kind} has no stream.`, this.language ? "Use generate() or chat()." : "Use run().");
+      this.#streams.set(++this.#number, new this.#Stream(this));
       return this.#number;
     },
     step: async ([stream, inputs]) => this.#alone(() => this.#stream(stream).step(inputs)),
@@ -191,19 +198,27 @@ export class Machine {
       this.#streams.delete(stream);
     }),
     generate: ([prompt, options], emit, signal) => this.#languageOf().generate(prompt, options, emit, signal),
-    logits: ([prompt]) => this.#languageOf().logits(prompt),
+    logits: ([prompt], emit) => this.#languageOf().logits(prompt, emit),
     encode: async ([prompt, options]) => (this.language ?? this.#encoderOf()).encode(prompt, options),
-    decode: async ([ids]) => this.#languageOf().texts.decode(Array.from(ids)),
+    decode: async ([ids]) => this.#languageOf().decode(ids),
     embed: ([texts, options]) => this.#alone(() => this.#encoderOf().embed(texts, options)),
     classify: ([texts]) => this.#alone(() => this.#encoderOf().classify(texts)),
-    write: async ([name, values, offset]) => this.write(name, values, offset),
+    write: async ([name, values, offset]) => {
+      if (!ArrayBuffer.isView(values)) throw new InputError("write() takes a typed array.", "For example Float32Array.of(1, 2).");
+      checkRange(name, this.buffer(name).size, offset, Math.ceil(values.byteLength / 4) * 4);
+      this.write(name, values, offset);
+    },
     submit: async ([names]) => this.#alone(async () => {
+      const absent = names.find(name => !this.programs.has(name));
+      if (absent !== undefined) throw new InputError(`The network has no program ${JSON.stringify(absent)}.`, `It has: ${this.programs.names.join(", ")}.`);
       await this.programs.prepare(names);
       for (const name of names) this.submit(name);
       this.check();
     }),
-    read: async ([name, offset, bytes]) => {
-      const data = await this.readback.read([[this.buffer(name), offset ?? 0, bytes ?? this.buffer(name).size - (offset ?? 0)]]);
+    read: async ([name, offset = 0, bytes = undefined]) => {
+      const buffer = this.buffer(name), count = bytes ?? buffer.size - offset;
+      checkRange(name, buffer.size, offset, count);
+      const data = await this.readback.read([[buffer, offset, count]]);
       this.check();
       return data;
     },

@@ -6,7 +6,7 @@ import { asRows } from "./genome_runs.js";
 import { loading } from "./loading.js";
 import { networkSource } from "./network_source.js";
 
-const VIEWS = ["numbers", "field", "image", "stream", "cartpole", "chat", "similarity", "learn_digits", "neat"];
+const VIEWS = ["numbers", "field", "image", "stream", "cartpole", "chat", "similarity", "learn_digits", "learn_numbers", "learn_cartpole", "neat", "genomes"];
 /** Views for kinds of networks whose export names none. */
 const FOR_KIND = { rows: "numbers", sequences: "numbers", stream: "stream", ticks: "stream", language: "chat", encoder: "similarity" };
 

@@ -13,6 +13,9 @@ const RANGES = {
 };
 const WHOLE = ["topK", "maxTokens"];
 
+/** A value as an error names it. */
+export const shown = value => (typeof value === "string" ? JSON.stringify(value) : String(value));
+
 /** Complete sampling parameters: options, then the model's defaults, then greedy ones. */
 export function samplingParams(options, defaults = {}) {
   const params = { temperature: 0, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1, maxTokens: 256, seed: null, stop: [], ...defaults };
@@ -20,13 +23,13 @@ export function samplingParams(options, defaults = {}) {
   for (const [name, [low, high, text]] of Object.entries(RANGES)) {
     const value = params[name];
     const fits = typeof value === "number" && value >= low && value <= high && (!WHOLE.includes(name) || Number.isInteger(value) || value === Infinity);
-    if (!fits) throw new InputError(`${name} must be ${text}, got ${value}.`);
+    if (!fits) throw new InputError(`${name} must be ${text}, got ${shown(value)}.`);
   }
   const { seed } = params;
   if (seed !== null && !(typeof seed === "bigint" ? seed >= 0n && seed < 2n ** 64n : Number.isSafeInteger(seed) && seed >= 0)) {
-    throw new InputError(`seed must be a whole number from 0 to 2⁶⁴ - 1, got ${seed}.`, "Pass numbers above 2⁵³ as BigInt.");
+    throw new InputError(`seed must be a whole number from 0 to 2⁶⁴ - 1, got ${shown(seed)}.`, "Pass numbers above 2⁵³ as BigInt.");
   }
-  params.stop = typeof params.stop === "string" ? [params.stop] : [...params.stop];
+  params.stop = [params.stop].flat();
   if (!params.stop.every(text => typeof text === "string" && text)) throw new InputError("stop must be one or more non-empty texts.");
   return params;
 }

@@ -1,7 +1,7 @@
 // Where a network comes from. A source has `json()`, `piece(piece, progress)` and `file(name)`; `{json(), piece(i), file?(name)}`
 // of a caller is one whose pieces are whole.
 
-import { DamagedFileError, FormatError } from "./errors.js";
+import { DamagedFileError, FormatError, InputError, errorData, errorOf } from "./errors.js";
 import { bytesOfBase64 } from "./buffers.js";
 
 /** SHA-256 of bytes as hexadecimal digits; null where the browser has none (pages that are not secure). */
@@ -34,21 +34,30 @@ export class CallerSource {
   }
 
   async json() {
-    const network = parse(await this.#caller.json(), "network.json");
+    const network = parse(await this.#ask("json"), "network.json");
     this.#pieces = Array.isArray(network?.pieces) ? network.pieces : [];
     return network;
   }
 
   async file(name) {
     if (!this.#caller.file) throw new FormatError(`The page has no ${name}.`, "Export it again with --single-file.");
-    return parse(await this.#caller.file(name), name);
+    return parse(await this.#ask("file", name), name);
   }
 
   async piece(piece, progress = () => {}) {
-    const contents = await this.#caller.piece(this.#pieces.indexOf(piece));
+    const contents = await this.#ask("piece", this.#pieces.indexOf(piece));
+    if (typeof contents !== "string" && !(contents instanceof ArrayBuffer) && !ArrayBuffer.isView(contents)) throw new InputError("The source's piece(i) must return bytes, or base64.");
     const bytes = typeof contents === "string" ? bytesOfBase64(contents.trim()) : new Uint8Array(contents.buffer ?? contents, contents.byteOffset ?? 0, contents.byteLength);
     progress(bytes.length, false);
     return checkedPiece(piece, bytes);
+  }
+
+  async #ask(method, ...args) {
+    try {
+      return await this.#caller[method](...args);
+    } catch (error) {
+      throw errorOf(errorData(error)); // the caller's own, which says nothing of network.json
+    }
   }
 }
 

@@ -1,18 +1,11 @@
 // Streams: networks that remember, row by row; ticks.js has those of clocked networks.
 
-import { InputError } from "./errors.js";
 import { inputsByPort, rowsOf } from "./ports.js";
 
-/** Return a new stream of a network. */
-export function openStream(machine) {
-  const kind = machine.network.kind;
-  if (machine.TickStream) return new machine.TickStream(machine);
-  if (machine.calls && !machine.calls.independent && !machine.calls.whole && kind !== "language") return new RowStream(machine);
-  throw new InputError(`A network of the kind ${kind} has no stream.`, kind === "language" ? "Use generate() or chat()." : "Use run().");
-}
+export { Sequences } from "./sequences.js";
 
 /** Rows of a sequence. */
-class RowStream {
+export class Stream {
   #position = 0;
 
   constructor(machine) {

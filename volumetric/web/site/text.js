@@ -8,6 +8,8 @@ import { FormatError, GenerationError, InputError } from "./errors.js";
 const HELD_BACK = 16; // a character has at most four bytes, so more ids are held back only for invalid text
 const MOST_TEMPLATE = 250_000;
 const MOST_OUTPUT = 8_000_000;
+const MOST_RANGE = 100_000; // as in Jinja's sandbox; with a longer one the library's own range ends the browser's process
+const BOUNDED = "{% set range = bounded_range %}"; // the library lets no caller name a variable like one of its functions
 const MARK = "\udfff"; // half of a surrogate pair: no text has one, so nobody can forge it
 
 /**
@@ -24,11 +26,7 @@ export class Texts {
   #plain = null; // the tokenizer without them
 
   constructor(json, { chat_template: template = null, special = {} } = {}) {
-    try {
-      this.#tokenizer = json === null ? null : new Tokenizer(json, { clean_up_tokenization_spaces: false });
-    } catch (error) {
-      throw new FormatError(`tokenizer.json cannot be read: ${error.message}.`, "Export the model again.");
-    }
+    this.#tokenizer = json === null ? null : tokenized(() => tokenizerOf(json));
     this.#json = json;
     this.#template = template;
     this.#special = special ?? {};
@@ -46,7 +44,7 @@ export class Texts {
   /** Return the ids of a text, with the special tokens that the tokenizer adds if asked to. */
   encode(text, { special = true } = {}) {
     if (this.#tokenizer === null) throw new InputError("This model has no tokenizer.", "Pass token ids.");
-    return this.#tokenizer.encode(text, { add_special_tokens: special }).ids;
+    return idsOf(this.#tokenizer, text, special);
   }
 
   /**
@@ -62,12 +60,12 @@ export class Texts {
     };
     const text = this.render(Array.isArray(messages) ? marked(messages) : messages, options);
     if (!text.includes(MARK)) return this.encode(text, { special: false });
-    this.#plain ??= new Tokenizer({ ...this.#json, added_tokens: this.#json.added_tokens.filter(one => !one.special) }, { clean_up_tokenization_spaces: false });
+    this.#plain ??= tokenizerOf({ ...this.#json, added_tokens: this.#json.added_tokens.filter(one => !one.special) });
     const ids = [];
     let at = 0;
     const plain = end => {
       const part = text.slice(at, end).replaceAll(MARK, "");
-      if (part) ids.push(...this.#plain.encode(part, { add_special_tokens: false }).ids);
+      if (part) ids.push(...idsOf(this.#plain, part, false));
     };
     for (const match of text.matchAll(this.#control)) {
       plain(match.index);
@@ -79,7 +77,7 @@ export class Texts {
   }
 
   decode(ids) {
-    return this.#tokenizer === null || !ids.length ? "" : this.#tokenizer.decode(ids, { skip_special_tokens: true });
+    return this.#tokenizer === null || !ids.length ? "" : tokenized(() => this.#tokenizer.decode(ids, { skip_special_tokens: true }));
   }
 
   /** Return messages as text in the model's format. */
@@ -91,13 +89,39 @@ export class Texts {
     if (this.#template.length > MOST_TEMPLATE) throw new GenerationError(`The chat template is longer than ${MOST_TEMPLATE} characters.`);
     let text;
     try {
-      text = new Template(this.#template).render({ ...this.#special, documents: null, tools: null, add_generation_prompt: true, ...options, messages });
+      text = new Template(BOUNDED + this.#template).render({ ...this.#special, bounded_range: range, documents: null, tools: null, add_generation_prompt: true, ...options, messages });
     } catch (error) {
       throw new GenerationError(`The chat template fails: ${error?.message ?? error}.`, "Other messages or roles may work; or use generate() with a text.");
     }
     if (text.length > MOST_OUTPUT) throw new GenerationError(`The chat template writes more than ${MOST_OUTPUT} characters.`);
     return text;
   }
+}
+
+/** `range` of templates. */
+function range(...ends) {
+  const [start, stop, step] = ends.length < 2 ? [0, ends[0], 1] : [...ends, 1];
+  const count = Math.max(0, Math.ceil((stop - start) / step));
+  if (!(count <= MOST_RANGE)) throw new Error(`a range has more than ${MOST_RANGE} numbers`);
+  return Array.from({ length: count }, (_, i) => start + i * step);
+}
+
+/** The tokenizer of tokenizer.json; the library reads the unknown token of a word-level model from its second argument. */
+const tokenizerOf = json => new Tokenizer(json, { clean_up_tokenization_spaces: false, unk_token: json.model?.unk_token });
+
+/** Return what the library gives; its errors are of tokenizer.json. */
+function tokenized(work) {
+  try {
+    return work();
+  } catch (error) {
+    throw new FormatError(`tokenizer.json cannot be used: ${error.message}.`, "Export the model again.");
+  }
+}
+
+function idsOf(tokenizer, text, special) {
+  const { ids } = tokenized(() => tokenizer.encode(text, { add_special_tokens: special }));
+  if (ids.includes(undefined)) throw new InputError("The tokenizer has no token for a part of the text.", "Write it with other characters.");
+  return ids;
 }
 
 /** A pattern of any of some texts, the longest first; of none if there are none. */

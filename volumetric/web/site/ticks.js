@@ -3,8 +3,10 @@
 import { InputError } from "./errors.js";
 import { inputsByPort, packedRows, rowsOf, unpackedRows } from "./ports.js";
 
+export { Sequences } from "./sequences.js";
+
 /** Ticks of a clocked network: a row of each input that has one in, one of each output out. */
-export class TickStream {
+export class Stream {
   #fresh = true;
 
   constructor(machine) {

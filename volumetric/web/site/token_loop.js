@@ -64,9 +64,9 @@ export class TokenLoop {
         return;
       }
       this.#begin(id, position);
-      for (let made = 0; made < room; made++) {
+      for (let step = 0; step < room; step++) {
         if (this.#plan[0] & 3 && position - this.#writtenUntil >= AHEAD) this.#writePlan(position);
-        const depth = Math.min(this.#seen ? 1 : DEPTH, room - made);
+        const depth = Math.min(this.#seen ? 1 : DEPTH, room - step);
         while (this.#submitted.length < depth) this.#submitted.push(this.#submit());
         let next = (await this.#submitted.shift())[0];
         this.#machine.check();
@@ -81,7 +81,7 @@ export class TokenLoop {
         }
         this.#seen?.add(next);
         yield next;
-        if ((uncertain || this.#seen) && made + 1 < room) this.#begin(next, position);
+        if ((uncertain || this.#seen) && step + 1 < room) this.#begin(next, position);
       }
     } finally {
       await Promise.allSettled(this.#submitted.splice(0));
@@ -100,7 +100,7 @@ export class TokenLoop {
   }
 
   async *#runOnHost(id, position, room) {
-    for (let made = 0; made < room; made++, position++) {
+    for (let step = 0; step < room; step++, position++) {
       id = this.#choose(await this.logitsOf(id, position));
       this.#seen?.add(id);
       yield id;

@@ -25,7 +25,7 @@ async function perform({ call, method, args }) {
     if (method === "load") {
       const [options] = args;
       if (globalThis.ownAddresses) options.addresses = globalThis.ownAddresses;
-      machine = await openMachine(options, options.own ? pageSource : null, emit, controller.signal);
+      machine = await openMachine(options, pageSource, emit, controller.signal);
       result = machine.info;
       machine.lost.then(error => postMessage({ lost: errorData(error) }));
     } else {

@@ -41,12 +41,24 @@ def drop_dead_branches(text: str, constants: Constants) -> str:
 
 def drop_unused_bindings(text: str) -> tuple[str, frozenset[str]]:
     """Return module text without the bindings that nothing in it mentions, and their names."""
-    unused = frozenset(name for name in _BINDING.findall(text) if len(_mentions(text, name)) == 1)
+    unused = frozenset(name for name in _BINDING.findall(text) if not _is_used(text, name))
     return _BINDING.sub(lambda match: "" if match[1] in unused else match[0], text), unused
 
 
-def _mentions(text: str, name: str) -> list[str]:
-    return re.findall(rf"(?<![\w.]){name}\b", text)
+def _is_used(text: str, name: str) -> bool:
+    """Whether a name stands in the text more than once; not as a member, and not as a part of another name."""
+    end, mentions = 0, 0
+    while (start := text.find(name, end)) >= 0:
+        end = start + len(name)
+        before, after = text[start - 1], text[end : end + 1]
+        mentions += not (before == "." or _is_of_name(before) or _is_of_name(after))
+        if mentions > 1:
+            return True
+    return False
+
+
+def _is_of_name(letter: str) -> bool:
+    return letter.isalnum() or letter == "_"
 
 
 def _pruned(text: str, constants: Constants) -> str:

@@ -20,16 +20,19 @@ _WORKGROUP = re.compile(r"\bvar<workgroup>\s+(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class WgslDeclaration:
-    """Top-level text of a module; `name` is that of a function or of a workgroup variable, else empty."""
+    """Top-level text of a module.
+
+    Attributes
+    ----------
+    name : of a function or of a workgroup variable, else empty
+    mentions : every name in the text
+    entry : whether it is an entry point
+    """
 
     name: str
     text: str
-    entry: bool = False
-
-    @property
-    def mentions(self) -> frozenset[str]:
-        """Every name in the text."""
-        return frozenset(_NAME.findall(self.text))
+    mentions: frozenset[str]
+    entry: bool
 
 
 def declarations(text: str) -> Iterator[WgslDeclaration]:
@@ -53,9 +56,16 @@ def keep_reachable(text: str) -> str:
     return "".join(part.text for part in parts if not part.name or part.name in reached)
 
 
+@lru_cache(4096)
 def _declaration(text: str) -> WgslDeclaration:
+    """Describe a declaration; modules share most of theirs."""
     match = _FUNCTION.search(text) if text.rstrip().endswith("}") else _WORKGROUP.search(text)
-    return WgslDeclaration(match.group(1) if match else "", text, entry="@compute" in text)
+    return WgslDeclaration(
+        name=match.group(1) if match else "",
+        text=text,
+        mentions=frozenset(_NAME.findall(text)),
+        entry="@compute" in text,
+    )
 
 
 def _reachable(named: Mapping[str, WgslDeclaration], entries: list[WgslDeclaration]) -> set[str]:

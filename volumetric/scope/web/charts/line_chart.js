@@ -1,8 +1,9 @@
 // A chart of lines over a number, as SVG: axes, legend, hover with values. New points change only what they reach.
 import { axisBottom, axisLeft, bisector, extent, pointer, scaleLinear, scaleLog, scaleSymlog, select } from "../vendor/d3.min.js";
 import { h, short } from "../elements.js";
+import { linePath } from "../line_path.js";
+import { areaPath } from "./area_path.js";
 import { classColour } from "./colours.js";
-import { areaPath, linePath } from "./thinned_path.js";
 
 const MARGIN = { top: 10, right: 12, bottom: 36, left: 40 };
 const LETTER = 6.4; // width of a letter of an axis, in pixels

@@ -1,6 +1,7 @@
 // The menu that saves what is on screen.
 import { button, h } from "../elements.js";
-import { download, figuresOf, film, pngOf, svgText } from "./save.js";
+import { saveFile } from "../save_file.js";
+import { figuresOf, film, pngOf, svgText } from "./save.js";
 
 const nameOf = app => `${app.doc.title} ${app.view.label}`.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, 60) || "scope";
 
@@ -14,18 +15,18 @@ export function exportMenu(app, stage) {
     return svg ? [svg] : [...stage.querySelectorAll(".chart svg")];
   };
   const items = {
-    "PNG picture": async () => download(`${nameOf(app)}.png`, await pngOf(stage)),
+    "PNG picture": async () => saveFile(`${nameOf(app)}.png`, await pngOf(stage)),
     "SVG drawing": () => {
       const all = drawings();
       if (!all.length) throw new Error("this view has no lines to draw as SVG; save it as PNG");
-      all.forEach((svg, i) => download(`${nameOf(app)}${i ? `-${i + 1}` : ""}.svg`, typeof svg === "string" ? svg : svgText(svg), "image/svg+xml"));
+      all.forEach((svg, i) => saveFile(`${nameOf(app)}${i ? `-${i + 1}` : ""}.svg`, typeof svg === "string" ? svg : svgText(svg), "image/svg+xml"));
     },
     "WebM film": async () => {
       if (filming) {
         const done = filming;
         filming = null;
         start.textContent = "WebM film";
-        download(`${nameOf(app)}.webm`, await done.stop());
+        saveFile(`${nameOf(app)}.webm`, await done.stop());
         return;
       }
       const { canvas } = exported();
@@ -39,9 +40,9 @@ export function exportMenu(app, stage) {
       if (!figures.length) throw new Error("this view has no figure; save it as PNG or SVG");
       const content = { "volumetric.figure": 1, title: app.doc.title, figures };
       const answer = app.live ? await app.live.act("scope", { do: "figure", ...content }).catch(() => null) : null;
-      if (answer?.pdf) download(`${nameOf(app)}.pdf`, Uint8Array.from(atob(answer.pdf), letter => letter.charCodeAt(0)), "application/pdf");
+      if (answer?.pdf) saveFile(`${nameOf(app)}.pdf`, Uint8Array.from(atob(answer.pdf), letter => letter.charCodeAt(0)), "application/pdf");
       else {
-        download(`${nameOf(app)}.figure.json`, JSON.stringify(content), "application/json");
+        saveFile(`${nameOf(app)}.figure.json`, JSON.stringify(content), "application/json");
         app.notify(`saved as numbers: volumetric scope ${nameOf(app)}.figure.json -o figure.pdf draws them with Matplotlib`);
       }
     },

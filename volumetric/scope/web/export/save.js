@@ -1,14 +1,4 @@
-// Saves what is on screen: as a picture, a drawing, a film, or numbers for a figure.
-
-/** Offer bytes or a text to be saved. */
-export function download(name, content, type) {
-  const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 1000);
-}
+// What is on screen as a picture, a drawing, a film, or numbers for a figure.
 
 const STYLED = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "opacity", "font", "text-anchor", "color"];
 

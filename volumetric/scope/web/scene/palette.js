@@ -155,18 +155,18 @@ export function makePalette(tables, lists, count) {
     get colourName() {
       return colourName();
     },
-    setValues(given) {
+    setValues(activity) {
       fired = null;
       anyOdd = false;
-      if (!given) {
+      if (!activity) {
         set("value", null);
         set("change", null);
         set("fired", null);
         return;
       }
-      const { values, range = [0, 1], change, changeRange, label = "activation", unit = "", scale: note = "" } = given;
+      const { values, range = [0, 1], change, changeRange, label = "activation", unit = "", scale: note = "" } = activity;
       odd.fill(0);
-      if (given.odd) odd.set(given.odd);
+      if (activity.odd) odd.set(activity.odd);
       set("value", { values, range, label, unit, note });
       const own = channels.get("value").values;
       for (let i = 0; i < count; i++) if (own[i] - own[i] !== 0) odd[i] = 1;
@@ -180,8 +180,8 @@ export function makePalette(tables, lists, count) {
           note,
         });
       else set("change", null);
-      if (given.fired) {
-        fired = Uint8Array.from(given.fired);
+      if (activity.fired) {
+        fired = Uint8Array.from(activity.fired);
         set("fired", { classes: fired, names: ["did not compute", "computed"], label: "firing" });
       } else set("fired", null);
     },

@@ -1,5 +1,6 @@
 // The list of acts: undo, redo, and the list as a Python script or a file.
 import { h } from "../elements.js";
+import { saveFile } from "../save_file.js";
 
 const LISTED = 200; // most acts that are listed
 
@@ -22,9 +23,7 @@ export function mountHistory(panel, { state, act, app }) {
         }
     }
     function save(text, name) {
-        const address = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
-        h("a", { href: address, download: name }).click();
-        setTimeout(() => URL.revokeObjectURL(address), 1000);
+        saveFile(name, text, "text/plain");
         app.announce(`The browser saves ${name}.`);
     }
     const download = async (form, name) => {

@@ -33,7 +33,7 @@ export function curvesPanel(shared) {
     return runs.flatMap(run => {
       const colour = shared.colour(run),
         base = { colour },
-        found = [];
+        lines = [];
       const of = run.steps.values[name] ? run.steps : run.epochs,
         values = of.values[name];
       const label = several ? run.name : "training";
@@ -41,7 +41,7 @@ export function curvesPanel(shared) {
         const bands = of.count.some(count => count > 1),
           x = of[axis];
         if (smoothing > 0 && of === run.steps)
-          found.push({
+          lines.push({
             ...base,
             name: `${label} raw`,
             x,
@@ -49,7 +49,7 @@ export function curvesPanel(shared) {
             faint: true,
             ...(bands ? { low: values.low, high: values.high } : {}),
           });
-        found.push({
+        lines.push({
           ...base,
           name: label,
           x,
@@ -60,7 +60,7 @@ export function curvesPanel(shared) {
       }
       const held = run.epochs.values[`validation_${name}`];
       if (held)
-        found.push({
+        lines.push({
           ...base,
           name: `${several ? `${run.name}, ` : ""}validation`,
           x: run.epochs[axis],
@@ -68,7 +68,7 @@ export function curvesPanel(shared) {
           dashed: true,
           dots: true,
         });
-      return found;
+      return lines;
     });
   }
   function marksOf(runs, name) {

@@ -12,11 +12,11 @@ const hasDiverged = run => run.marks.some(mark => mark.name === "diverged");
 
 /** Return {value, at} of the best finite value, or of the last one without `better`. */
 function bestOf(values, better, epochs) {
-  let found = null;
+  let best = null;
   values?.mean.forEach((value, i) => {
-    if (Number.isFinite(value) && (!found || !better || better(value, found.value) === value)) found = { value, at: epochs?.[i] };
+    if (Number.isFinite(value) && (!best || !better || better(value, best.value) === value)) best = { value, at: epochs?.[i] };
   });
-  return found;
+  return best;
 }
 
 /** Return {element, update(), destroy()}; see curvesPanel. */
@@ -37,15 +37,15 @@ export function runsPanel(shared) {
       runs.map(run => h("th", { scope: "col" }, h("span", { class: "swatch", style: `background:${shared.colour(run)}` }), " ", run.name)),
     );
     const best = BEST.map(([label, of, better]) => {
-      const found = runs.map(run => bestOf(of(run), better, run.epochs.epoch)),
-        values = found.filter(Boolean).map(one => one.value);
+      const bests = runs.map(run => bestOf(of(run), better, run.epochs.epoch)),
+        values = bests.filter(Boolean).map(one => one.value);
       if (!values.length) return null;
       const top = better && runs.length > 1 ? better(...values) : null;
       return h(
         "tr",
         {},
         h("th", { scope: "row" }, better ? `best ${label}` : `last ${label}`),
-        found.map(one =>
+        bests.map(one =>
           h(
             "td",
             { class: `number ${one && one.value === top ? "top" : ""}` },

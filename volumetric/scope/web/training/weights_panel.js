@@ -60,8 +60,8 @@ export function weightsPanel(shared) {
     const text = number => (options.number === "relative" ? `${short(100 * number)} %` : short(number));
     const describe = (k, at) => {
       const e = at + start,
-        told = Number.isFinite(value(k, e)) ? text(value(k, e)) : "no epoch before, or not finite";
-      const lines = [`${keys[k]}  ${shapes[k].join(" × ")}`, `epoch ${short(epoch.data[e] + 1)}`, `${NUMBERS[options.number]}: ${told}`];
+        entry = Number.isFinite(value(k, e)) ? text(value(k, e)) : "no epoch before, or not finite";
+      const lines = [`${keys[k]}  ${shapes[k].join(" × ")}`, `epoch ${short(epoch.data[e] + 1)}`, `${NUMBERS[options.number]}: ${entry}`];
       return [...lines, `norm ${short(norm.data[e * many + k])}`].join("\n");
     };
     const matrix = { data, shape: [many, epochs - start], rowNames: keys, chosen };

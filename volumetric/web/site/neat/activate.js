@@ -19,16 +19,22 @@ const SQUASH = [
 const sum = terms => terms.reduce((a, b) => a + b, 0);
 const AGGREGATE = [sum, terms => sum(terms) / terms.length, terms => terms.reduce((a, b) => a * b, 1), terms => Math.max(...terms), terms => Math.min(...terms)];
 
-/** Return a function from inputs to outputs. */
-export function activator(genome, inputs, outputs) {
-  const order = linked(genome, inputs, outputs), values = new Float64Array(inputs + genome.nodes.length);
-  return x => {
-    values.set(x);
-    for (const { node, sources, weights } of order) {
-      const { activation, aggregation, bias } = genome.nodes[node], terms = sources.map((source, i) => weights[i] * values[source]);
-      values[inputs + node] = SQUASH[activation]((terms.length ? AGGREGATE[aggregation](terms) : 0) + bias);
-    }
-    return Array.from(values.subarray(inputs, inputs + outputs));
+/** Return {act, reset}: `act` goes from inputs to outputs; `reset` lets the nodes of a recurrent genome begin at zero again. */
+export function activator(genome, common) {
+  const { inputs, outputs, recurrent, steps } = common, order = linked(genome, common), values = new Float64Array(inputs + genome.nodes.length);
+  return {
+    act(x) {
+      values.set(x);
+      for (let step = 0; step < (recurrent ? steps : 1); step++) {
+        const before = recurrent ? values.slice() : values; // feed-forward nodes read what the nodes before them wrote
+        for (const { node, sources, weights } of order) {
+          const { activation, aggregation, bias } = genome.nodes[node], terms = sources.map((source, i) => weights[i] * before[source]);
+          values[inputs + node] = SQUASH[activation]((terms.length ? AGGREGATE[aggregation](terms) : 0) + bias);
+        }
+      }
+      return Array.from(values.subarray(inputs, inputs + outputs));
+    },
+    reset() { values.fill(0); },
   };
 }
 
@@ -36,7 +42,10 @@ export function activator(genome, inputs, outputs) {
 export function genomePlaces({ nodes, connections }, inputs, outputs, names = []) {
   const on = connections.filter(gene => gene.enabled), depth = new Map(Array.from({ length: inputs }, (_, i) => [i, 0]));
   const depthOf = id => {
-    if (!depth.has(id)) depth.set(id, 1 + Math.max(0, ...on.filter(gene => gene.target === id).map(gene => depthOf(gene.source))));
+    if (!depth.has(id)) {
+      depth.set(id, 0); // while it is being looked for: a cycle ends here
+      depth.set(id, 1 + Math.max(0, ...on.filter(gene => gene.target === id).map(gene => depthOf(gene.source))));
+    }
     return depth.get(id);
   };
   nodes.forEach(({ id }) => depthOf(id));

@@ -1,6 +1,6 @@
 // Children: mutation, crossover, historical markings of new genes. The algorithm, and the order in which it draws random
-// numbers, are those of `volumetric/evolution/kernels/mutation.py`, `genome_crossover.py` and `breeding.py`, for
-// feed-forward genomes: the same parents and key give the same children.
+// numbers, are those of `volumetric/evolution/kernels/mutation.py`, `genome_crossover.py` and `breeding.py`: the same
+// parents and key give the same children.
 
 import { closesCycle, insertConnection, isConnected } from "./genome.js";
 import { Stream } from "./stream.js";
@@ -31,9 +31,9 @@ export class Innovations {
 export function breed(genomes, parents, firstId, key, settings, innovations) {
   return parents.map(({ first, second, tie, mutates }, child) => {
     const stream = new Stream(key, firstId + child), a = genomes[first];
-    const made = second < 0 ? { nodes: [...a.nodes], connections: [...a.connections] } : cross(a, genomes[second], tie, settings, stream);
-    if (mutates) mutate(made, settings, innovations, stream);
-    return made;
+    const genome = second < 0 ? { nodes: [...a.nodes], connections: [...a.connections] } : cross(a, genomes[second], tie, settings, stream);
+    if (mutates) mutate(genome, settings, innovations, stream);
+    return genome;
   });
 }
 
@@ -64,7 +64,7 @@ export function cross(a, b, tie, settings, stream) {
     const mine = new Set(a.connections.map(gene => gene.innovation));
     for (const gene of b.connections) {
       if (mine.has(gene.innovation) || stream.uniform() < 0.5 || isConnected(connections, gene.source, gene.target)) continue;
-      if (!closesCycle(connections, gene.source, gene.target)) insertConnection(connections, gene);
+      if (settings.recurrent || !closesCycle(connections, gene.source, gene.target)) insertConnection(connections, gene);
     }
   }
   const used = new Set(connections.flatMap(gene => [gene.source, gene.target]));
@@ -121,14 +121,14 @@ function addNode(child, settings, innovations, stream) {
   connect(child, id, old.target, old.weight, innovations);
 }
 
-/** Connect two unconnected nodes without closing a cycle; outputs feed nothing. */
+/** Connect two unconnected nodes; in a feed-forward genome without closing a cycle, and its outputs feed nothing. */
 function addConnection(child, settings, innovations, stream) {
-  const { nodes, connections } = child, { inputs, outputs } = settings;
+  const { nodes, connections } = child, { inputs, recurrent } = settings, skipped = recurrent ? 0 : settings.outputs;
   for (let attempt = 0; attempt < TRIES; attempt++) {
-    const pick = stream.below(inputs + nodes.length - outputs);
-    const source = pick < inputs ? pick : nodes[pick - inputs + outputs].id;
+    const pick = stream.below(inputs + nodes.length - skipped);
+    const source = pick < inputs ? pick : nodes[pick - inputs + skipped].id;
     const target = nodes[stream.below(nodes.length)].id;
-    if (isConnected(connections, source, target) || closesCycle(connections, source, target)) continue;
+    if (isConnected(connections, source, target) || (!recurrent && closesCycle(connections, source, target))) continue;
     connect(child, source, target, fresh("weight", settings, stream), innovations);
     return;
   }

@@ -28,15 +28,17 @@ export function closesCycle(connections, source, target) {
 
 /**
  * Return what a genome computes: for each node that an output depends on, after its sources,
- * {node (its index), sources (slots), weights}. Slots are inputs, then nodes. `_link` and `_order` in Python.
+ * {node (its index), sources (slots), weights}. Slots are inputs, then nodes. Of a recurrent genome it is all nodes, which
+ * change at once. `_link` and `_order` in Python.
  */
-export function linked({ nodes, connections }, inputs, outputs) {
+export function linked({ nodes, connections }, { inputs, outputs, recurrent }) {
   const index = new Map(nodes.map((node, i) => [node.id, i]));
   const into = nodes.map(() => []);
   for (const gene of connections) if (gene.enabled) into[index.get(gene.target)].push(gene);
   const slot = id => (id < inputs ? id : inputs + index.get(id));
   const order = [], seen = new Set();
-  for (let output = 0; output < outputs; output++) {
+  if (recurrent) order.push(...nodes.keys());
+  for (let output = 0; output < outputs && !recurrent; output++) {
     if (seen.has(output)) continue;
     seen.add(output);
     const stack = [{ node: output, next: 0 }];
@@ -58,9 +60,9 @@ export function linked({ nodes, connections }, inputs, outputs) {
 }
 
 /** Return the JSON text that `Genome.load` reads. */
-export function genomeJson({ nodes, connections }, inputs, outputs) {
+export function genomeJson({ nodes, connections }, { inputs, outputs, recurrent, steps }) {
   return JSON.stringify({
-    format: "volumetric.genome", version: 1, inputs, outputs, recurrent: false, steps: 1,
+    format: "volumetric.genome", version: 1, inputs, outputs, recurrent, steps,
     nodes: nodes.map(({ id, bias, activation, aggregation }) => ({ id, bias, activation: ACTIVATIONS[activation], aggregation: AGGREGATIONS[aggregation] })),
     connections: connections.map(({ innovation, source, target, weight, enabled }) => ({ innovation, source, target, weight, enabled })),
   }, null, 1);

@@ -31,12 +31,14 @@ export default class Population {
     const base = model?.info.population?.evolution?.config ?? {};
     this.problem = typeof problem === "string" ? PROBLEMS[problem] : problem;
     if (!this.problem) throw new InputError(`There is no problem ${JSON.stringify(problem)}.`, `There are: ${Object.keys(PROBLEMS).join(", ")}.`);
-    this.#gpu = model ? new GpuGenomes(model) : null;
     this.seed = seed;
     this.config = { ...base, ...config };
     for (const part of ["genome", "mutation", "species", "reproduction"]) this.config[part] = { ...base[part], ...config[part] };
     this.settings = settingsOf(this.config, this.problem);
-    const { inputs, outputs } = this.problem;
+    const { inputs, outputs } = this.problem, { recurrent, steps } = this.config.genome;
+    /** What genomes have in common: `GenomeInterface` in Python. */
+    this.interface = { inputs, outputs, recurrent: recurrent === true, steps: steps ?? 1 };
+    this.#gpu = model ? new GpuGenomes(model, this.interface) : null;
     this.innovations = new Innovations(inputs + outputs, inputs * outputs);
     this.genomes = genomes ?? this.#first();
     this.generation = 0;
@@ -53,7 +55,7 @@ export default class Population {
   /** Breed if the present generation has been evaluated, evaluate the new one, and return what came of it. */
   async step() {
     if (this.fitness) this.breed();
-    this.#gpu.upload(this.genomes, this.problem.inputs, this.problem.outputs);
+    this.#gpu.upload(this.genomes);
     this.tell(await this.problem.evaluate(this.#gpu, this.genomes, this.generation, this.seed));
     if (this.problem.confirm && this.solved && this.champion.generation === this.generation) {
       this.champion.fitness = await this.problem.confirm(this.#gpu, this.champion.genome, this.seed);
@@ -108,7 +110,7 @@ export default class Population {
   /** The champion as JSON, which `Genome.load` of Python reads. */
   championJson() {
     if (!this.champion) throw new InputError("There is no champion before the first generation.");
-    return genomeJson(this.champion.genome, this.problem.inputs, this.problem.outputs);
+    return genomeJson(this.champion.genome, this.interface);
   }
 
   /** The numbers of `volumetric.base.rng.generator(seed, BREEDING, …)`: the words of the seed, filled up to four, then the others. */
@@ -134,7 +136,7 @@ export default class Population {
 function settingsOf({ genome, mutation, reproduction }, { inputs, outputs, activation = "steep_sigmoid" }) {
   const inner = genome.activation ?? activation, code = (names, name) => names.indexOf(name);
   return {
-    ...mutation, disable: reproduction.disable, inputs, outputs,
+    ...mutation, disable: reproduction.disable, inputs, outputs, recurrent: genome.recurrent === true,
     activation: code(ACTIVATIONS, inner), outputActivation: code(ACTIVATIONS, genome.output_activation ?? inner), aggregation: code(AGGREGATIONS, genome.aggregation),
     activations: mutation.activations.map(name => code(ACTIVATIONS, name)), aggregations: mutation.aggregations.map(name => code(AGGREGATIONS, name)),
   };

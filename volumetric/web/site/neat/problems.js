@@ -30,7 +30,7 @@ export const cartpole = {
   /** The mean number of steps of one genome from many first states. */
   async confirm(gpu, genome, seed) {
     const players = Array.from({ length: this.trials }, () => genome);
-    gpu.upload(players, this.inputs, this.outputs);
+    gpu.upload(players);
     const steps = await play(gpu, players.map((_, i) => firstState(seed, 2 ** 40 + i)));
     return steps.reduce((a, b) => a + b, 0) / steps.length;
   },
@@ -47,7 +47,7 @@ async function play(gpu, states) {
   let standing = states.map((_, g) => g);
   for (let step = 1; step <= STEPS && standing.length; step++) {
     for (const g of standing) x.set(states[g], 4 * g);
-    const y = await gpu.activate(x, 1, false);
+    const y = await gpu.activate(x, 1, false, step > 1);
     standing = standing.filter(g => {
       states[g] = next(states[g], forceOf([y[g]]));
       steps[g] = step;

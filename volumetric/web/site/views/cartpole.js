@@ -1,13 +1,11 @@
 // An evolved agent: the pole on the cart that it balances, beside what it reads and does.
-import { begin, fallen, forceOf, next, STEP_MS } from "../cartpole_physics.js";
+import { begin, fallen, forceOf, next, OBSERVED, STEP_MS } from "../cartpole_physics.js";
 import { drawCart } from "../cartpole_scene.js";
 import { drawn } from "../canvas.js";
 import { h, short } from "../elements.js";
 import { widthOf } from "../fields.js";
 import { milliseconds } from "../latest_run.js";
 import { genomePicture } from "../genome_picture.js";
-
-const OBSERVED = ["position", "speed", "angle", "angular speed"];
 
 export async function show(stage, model, app) {
   const network = model.info, input = Object.keys(network.inputs)[0], output = Object.keys(network.outputs)[0];

@@ -6,6 +6,7 @@ import { fieldsOf, inputsOf, listOf, sliders, widthOf } from "../fields.js";
 import { genomePicture } from "../genome_picture.js";
 import { latestRun, milliseconds } from "../latest_run.js";
 import { sampleCheck, samplesOf } from "../sample_check.js";
+import { parseRows, pasteBox } from "../tables.js";
 
 const MOST_SLIDERS = 64;
 const MOST_ROWS = 256;
@@ -92,16 +93,7 @@ function rowTable(model, fields, app, current) {
     render();
     if (rows.length === MOST_ROWS) count.textContent = `The table holds ${MOST_ROWS} rows.`;
   };
-  const paste = h("textarea", { rows: 3, "aria-label": `Rows of ${fields.length} numbers`, placeholder: fields.slice(0, 4).map(field => field.name).join(", ") });
-  const take = () => {
-    try {
-      add(parseRows(paste.value, fields.length));
-      paste.value = "";
-      app.clear();
-    } catch (error) {
-      app.fail(error);
-    }
-  };
+  const paste = pasteBox(`Rows of ${fields.length} numbers`, fields.slice(0, 4).map(field => field.name).join(", "), text => add(parseRows(text, fields.length)), app);
   add(listOf(network.ui?.rows).filter(row => Array.isArray(row) && row.length === fields.length && row.every(Number.isFinite)));
   return h("section", { class: "card wide", "aria-label": "Table" }, h("h2", {}, "Table"),
     h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Rows and their outputs" }, table), count,
@@ -109,14 +101,5 @@ function rowTable(model, fields, app, current) {
       first,
       h("button", { type: "button", onclick: () => add([fields.map(random)]) }, "Add a random row"),
       clear, copy),
-    h("details", {}, h("summary", {}, "Paste rows"), h("div", { class: "paste" }, paste, h("button", { type: "button", onclick: take }, "Add them"))));
-}
-
-/** Return rows of numbers from lines with commas, semicolons, tabs or spaces between numbers. */
-export function parseRows(text, width) {
-  return text.trim().split(/\n+/).map((line, r) => {
-    const row = line.trim().split(/[,;\s]+/).map(Number);
-    if (row.length !== width || !row.every(Number.isFinite)) throw new Error(`Line ${r + 1} must have ${width} numbers, it is: ${line.slice(0, 60)}`);
-    return row;
-  });
+    paste);
 }

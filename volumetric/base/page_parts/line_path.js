@@ -1,5 +1,5 @@
-// Texts of SVG paths for lines with more points than pixels: of the points in a pixel column the first, the lowest, the
-// highest and the last are drawn, so that a line looks as if all were.
+// The text of an SVG path for a line with more points than pixels: of the points in a pixel column the first, the lowest,
+// the highest and the last are drawn, so that the line looks as if all were. A point between gaps is a dash of a pixel.
 
 /** Return the path of {x, y} with scales {x, y, usable(value)}; values that are not usable are gaps. */
 export function linePath(series, scale) {
@@ -18,11 +18,15 @@ export function linePath(series, scale) {
     }
     column = null;
   };
+  const close = () => {
+    flush();
+    if (parts.at(-1)?.startsWith("M")) parts.push("h1");
+    open = false;
+  };
   const dense = series.x.length > 1500;
   for (let i = 0; i < series.x.length; i++) {
     if (!scale.usable(series.y[i])) {
-      flush();
-      open = false;
+      close();
       continue;
     }
     const exact = scale.x(series.x[i]),
@@ -45,48 +49,6 @@ export function linePath(series, scale) {
     open = true;
     column = x;
     low = high = last = y;
-  }
-  flush();
-  return parts.join("");
-}
-
-/** Return the path of the band between low and high. */
-export function areaPath(series, scale) {
-  const parts = [];
-  let upper = [],
-    lower = [],
-    column = null,
-    top = 0,
-    bottom = 0;
-  const put = () => {
-    if (column === null) return;
-    upper.push(`${column},${top.toFixed(1)}`);
-    lower.push(`${column},${bottom.toFixed(1)}`);
-    column = null;
-  };
-  const close = () => {
-    put();
-    if (upper.length) parts.push(`M${upper.join("L")}L${lower.reverse().join("L")}Z`);
-    upper = [];
-    lower = [];
-  };
-  for (let i = 0; i < series.x.length; i++) {
-    if (!scale.usable(series.low[i]) || !scale.usable(series.high[i])) {
-      close();
-      continue;
-    }
-    const x = Math.round(scale.x(series.x[i]) * 2) / 2,
-      a = scale.y(series.high[i]),
-      b = scale.y(series.low[i]);
-    if (x === column) {
-      top = Math.min(top, a);
-      bottom = Math.max(bottom, b);
-      continue;
-    }
-    put();
-    column = x;
-    top = a;
-    bottom = b;
   }
   close();
   return parts.join("");
