@@ -9,9 +9,9 @@ import pytest
 
 from tests.generate.letters import loaded_letters, next_letter_logits
 from tests.web.engine_page import EnginePage
-from tests.web.exports import export
 from tests.web.handmade_networks import dense_network, ticking_network
 from tests.web.static_server import write_json
+from volumetric.web import export_network
 
 _ADDRESS, _OPTION = "load() takes the address", "has no option"
 _ROWS, _NUMBERS, _COPIED = "not an array of rows of 4", "must hold only numbers", "cannot hand on what was passed"
@@ -126,7 +126,7 @@ def test_slips(engine: EnginePage, worker: bool) -> None:
     network["inputs"]["input"]["dtype"] = "int32"
     write_json(engine.folder / "whole" / "network.json", network)
     ticking_network(engine.folder / "ticks")
-    export(loaded_letters(next_letter_logits()), engine.folder / "letters")
+    export_network(loaded_letters(next_letter_logits()), engine.folder / "letters")
     (engine.folder / "page.json").write_text("<!doctype html><title>Not here</title>")
     engine.expects_complaints = True  # Chromium reports requests that fail
     result = engine.run(_RUN, slips=_SLIPS, worker=worker)
@@ -166,14 +166,14 @@ return {reasons, both};
 
 @pytest.mark.parametrize("worker", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_generations_are_ended_and_take_turns(engine: EnginePage, worker: bool) -> None:
-    export(loaded_letters(next_letter_logits()), engine.folder / "letters")
+    export_network(loaded_letters(next_letter_logits()), engine.folder / "letters")
     result = engine.run(_ABORTS, worker=worker)
     assert result["reasons"] == ["AbortError", "AbortError", "AbortError", "EngineError"]
     assert result["both"] == ["bcdefgh", "defgh"]
 
 
 def test_unknown_characters_are_the_unknown_token(engine: EnginePage) -> None:
-    export(loaded_letters(next_letter_logits()), engine.folder / "letters")
+    export_network(loaded_letters(next_letter_logits()), engine.folder / "letters")
     path = engine.folder / "letters" / "tokenizer.json"
     script = "const m = await engine.load(net + 'letters'); const ids = await m.encode('azb'); m.close(); return ids"
     assert engine.run(script) == [0, 8, 1]

@@ -16,12 +16,13 @@ from tests.graph.test_networks import chain
 from tests.networks import tiny_llama
 from tests.web.networks import NETWORKS, lstm, mlp, rows_for
 from volumetric.base.errors import CheckpointError, SpecError, UnsupportedError
+from volumetric.builders import sequential
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.recording_context import RecordingContext
 from volumetric.devices.gpu.recording_device import RecordingDevice
 from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import Dense
-from volumetric.network import OUTPUT, initialise
+from volumetric.network import OUTPUT, Network, initialise
 from volumetric.run import RunOptions, lower
 from volumetric.web import export_network
 from volumetric.web.export_network import write_folder
@@ -82,9 +83,12 @@ def test_a_recording_is_that_of_a_gpu(tmp_path: Path) -> None:
     real.close()
 
 
+LANES = ("subgroups", "plain")
+
+
 def test_variants_share_weights_and_keep_to_the_limits(tmp_path: Path) -> None:
     network = mlp()
-    report = export_network(network, tmp_path / "x", params=initialise(network, 1), title="four")
+    report = export_network(network, tmp_path / "x", params=initialise(network, 1), title="four", variants=LANES)
     exported = manifest(tmp_path / "x")
     assert exported["format"] == "volumetric.web"
     assert (exported["title"], exported["kind"], exported["version"]) == ("four", "rows", 1)
@@ -183,9 +187,18 @@ def test_every_variant_is_known() -> None:
     }
 
 
-@pytest.mark.parametrize(("name", "labels"), [("cnn", ["software adapters"]), ("lstm", [])])
-def test_the_variant_for_the_cpu_is_there_where_it_pays(name: str, labels: list[str], tmp_path: Path) -> None:
-    """Products with matrices of weights compile fast; those of graphs do not, above all those with windows."""
-    network = NETWORKS[name]()
+@pytest.mark.parametrize(
+    ("network", "labels"),
+    [
+        (NETWORKS["cnn"](), ["software adapters"]),
+        (NETWORKS["lstm"](), []),
+        (sequential(128, 129), ["subgroups of 32"]),
+    ],
+)
+def test_variants_are_there_where_they_pay(network: Network, labels: list[str], tmp_path: Path) -> None:
+    """Products with matrices of weights compile fast; those of graphs do not, above all those with windows.
+
+    Subgroups pay for more than 64 KiB of weights.
+    """
     report = export_network(network, tmp_path / "x", params=initialise(network, 1))
-    assert list(report.variants) == [*labels, "subgroups of 32", "no subgroups"]
+    assert list(report.variants) == [*labels, "no subgroups"]

@@ -74,8 +74,8 @@ def export_network(
     rows : numbers of rows of calls, for networks on rows; prompts of language models have their own
     context : most tokens; None: 1024 for language models, 128 for encoders, or what the model has learned if it is less
     dtype : scheme to which weights of a file are converted
-    variants : names of `volumetric.web.variants.VARIANTS`; None: ``("subgroups", "plain")``, and ``"software"`` for
-        networks with kernels that adapters on the CPU may not finish compiling
+    variants : names of `volumetric.web.variants.VARIANTS`; None: ``"plain"``, ``"subgroups"`` for networks of more than
+        64 KiB, and ``"software"`` for those with kernels that adapters on the CPU may not finish compiling
     title : short name; None: the source's
     samples : samples of a launch of a population
     learn : export the updates, too, so that the network learns in the page, see `LearnerNetwork`; True: by Adam, from
@@ -153,8 +153,7 @@ def write_folder(
         entries: dict[str, Any] | None = None
         try:
             for variant in reversed(variants):
-                labels = [one["label"] for one in recorded[0]["pipelines"]] if recorded else []
-                if only_paying and recorded and not variant.pays(labels):
+                if only_paying and recorded and not variant.pays(recorded[0]):
                     continue
                 writer = VariantWriter(variant, modules, contents)
                 own = _record(kind, writer)

@@ -97,7 +97,7 @@ def _scripts(network: Mapping[str, Any], *entries: str) -> dict[str, str]:
         )
     evolves = "evolution" in (network.get("population") or {})
     lazy = ("neat/population.js",) if evolves else _LAZY.get(kind, ())
-    if any(variant["needs"]["subgroup"] for variant in network["variants"]):
+    if any(variant["needs"].get("subgroup") for variant in network["variants"]):
         lazy = ("lane_probe.js", *lazy)
     return scripts_for([*entries, f"views/{view}.js", "worker.js", *lazy], _site())
 

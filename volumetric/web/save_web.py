@@ -98,17 +98,16 @@ def save_web(
     named = title or (_title_of(source, task) if isinstance(source, str | os.PathLike) else None)
     task = task if environment is None else in_environment(task, environment)
     options: dict[str, Any] = {
-        "params": params, "title": named, "rows": rows, "context": context, "dtype": dtype, "variants": variants,
-        "learn": learn, "template": template,
+        "params": params, "title": named, "rows": rows, "context": context, "dtype": dtype, "learn": learn,
     }  # fmt: skip
 
     def export(folder: Path) -> dict[str, Any]:
         """Write network.json with the page's hints, and weights; return the former."""
         plain = _plain(source)
-        if learn is True and task is not None and task.environment == CARTPOLE:
+        if learn is True and task is not None and task.environment == CARTPOLE and not template:
             export_network(_learner_of_pushes(plain, options), folder, variants=variants)
         else:
-            export_network(plain, folder, **options)
+            export_network(plain, folder, variants=variants, template=template, **options)
         network = json.loads((folder / MANIFEST).read_text("utf-8"))
         stated = {"licence": licence, "author": author}
         network["origin"] |= {name: text for name, text in stated.items() if text is not None}
@@ -155,7 +154,7 @@ def _plain(source: Any) -> Any:
 
 def _learner_of_pushes(source: Any, options: Mapping[str, Any]) -> LearnerNetwork:
     """Return a network that learns to push CartPole's cart as a visitor does."""
-    kind = recorded_kind(source, **{name: value for name, value in options.items() if name != "variants"})
+    kind = recorded_kind(source, **options)
     assert isinstance(kind, LearnerNetwork)  # of learn=True
     return learner_of_actions(kind, ACTIONS)
 

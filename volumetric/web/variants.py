@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ engines that do not know it find it absent, and take another variant."""
 _SOFTWARE: Final[dict[str, Any]] = {"unroll": 1, "invocations": 2048}
 _GRAPHS: Final = "graph/"
 """Beginning of the names of kernels that an adapter on the CPU may not finish compiling; the others are short."""
+_SMALL: Final = 1 << 16
+"""Bytes of weights of networks whose calls take as long as their launches, however sums are made."""
 ALIGNMENT: Final = 256
 
 
@@ -60,9 +62,17 @@ class WebVariant:
         features = sorted({*self.features, *((FALLBACK,) if self.software else ())})
         return {"features": features, "subgroup": self.subgroup_size, "limits": {}}
 
-    def pays(self, labels: Iterable[str]) -> bool:
-        """Return whether a network gains by it whose pipelines have these labels where no variant but the last runs."""
-        return not self.software or any(label.startswith(_GRAPHS) for label in labels)
+    def pays(self, plain: Mapping[str, Any]) -> bool:
+        """Return whether a network gains by it.
+
+        Parameters
+        ----------
+        plain : the variant that runs everywhere, in the form of the format
+        """
+        if self.software:
+            return any(one["label"].startswith(_GRAPHS) for one in plain["pipelines"])
+        weights = sum(one["bytes"] for one in plain["buffers"] if "parts" in one or "fill" in one)
+        return not self.subgroup_size or weights > _SMALL
 
 
 VARIANTS: Final[dict[str, WebVariant]] = {
