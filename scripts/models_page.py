@@ -23,8 +23,8 @@ from volumetric.devices.cpu.kv_cache import KVStorage  # noqa: E402
 from volumetric.dtypes import Scheme  # noqa: E402
 from volumetric.loaders import archs  # noqa: E402
 from volumetric.loaders.convert_model import FORMATS  # noqa: E402
-from volumetric.loaders.gguf import _HOSTS  # noqa: E402
 from volumetric.loaders.gguf_fold import LIKE_BERT  # noqa: E402
+from volumetric.loaders.gguf_tensors import HOSTS  # noqa: E402
 from volumetric.loaders.gguf_tokenizer import PRE_TOKENIZERS  # noqa: E402
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES  # noqa: E402
 from volumetric.loaders.hf_config import Config, family_name  # noqa: E402
@@ -351,7 +351,7 @@ def document() -> str:
         families="\n".join(family_rows()),
         formats="\n".join(format_rows()),
         multimodal=", ".join(f"`{name}`" for name in sorted(MODELS)),
-        kept=", ".join(sorted(_HOSTS.keys() | BLOCK_TYPES)),
+        kept=", ".join(sorted(HOSTS.keys() | BLOCK_TYPES)),
         decoded=", ".join(sorted(DECODED_TYPES)),
         cuts=", ".join(f"`{kind}`" for kind in PRE_TOKENIZERS),
         schemes=" | ".join(SCHEMES),
