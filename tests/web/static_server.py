@@ -15,6 +15,7 @@ from typing import Any
 
 _KINDS = {
     ".js": "text/javascript",
+    ".mjs": "text/javascript",
     ".html": "text/html",
     ".css": "text/css",
     ".json": "application/json",
