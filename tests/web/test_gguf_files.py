@@ -81,25 +81,31 @@ def test_a_file_is_fetched_once(engine: EnginePage, weights: Any) -> None:
 def test_it_goes_on_where_an_earlier_visit_stopped(engine: EnginePage, weights: Any) -> None:
     address, half = "/net/model.gguf", 4 * BULK
     engine.server.cuts[address] = [half, 1000]
-    assert visit(engine, weights)[1] == [None, f"bytes={half}-", f"bytes={half + 1000}-"]
+    first, *others = visit(engine, weights)[1]
+    starts = [int(one.removeprefix("bytes=").removesuffix("-")) for one in others if one is not None]
+    assert first is None
+    assert len(starts) == len(others) == 2
+    assert 0 < starts[0] <= half  # a browser may drop what it had when the connection broke
+    assert starts[0] < starts[1] <= starts[0] + 1000
     engine.run("await engine.forgetModel(net + 'model.gguf'); return 0")
     engine.server.cuts[address] = [half, 0, 0, 0]
     bytes_stored = engine.run(
         """
         engine.load(net + "model.gguf", {template: net + "template"}).catch(() => {});
-        for (;;) {
+        for (let before = 0; ;) {
+          await new Promise(done => setTimeout(done, 250));
           const [one] = await engine.storedModels();
-          if (one?.bytes === half) return one;
-          await new Promise(done => setTimeout(done, 10));
+          if (one?.bytes && one.bytes === before) return one;
+          before = one?.bytes;
         }
-        """,
-        half=half,
+        """
     )
     assert bytes_stored["complete"] is False
+    assert bytes_stored["bytes"] <= half
     engine.open()  # the page is loaded again while it waits for the server
     engine.server.cuts.clear()
     events, wanted = visit(engine, weights)
-    assert wanted == [f"bytes={half}-"]
+    assert wanted == [f"bytes={bytes_stored['bytes']}-"]
     assert {(one["stage"], one["cached"]) for one in events if "cached" in one} == {
         ("header", True),
         ("weights", False),
