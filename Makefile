@@ -56,12 +56,13 @@ demo: $(PACKAGE_READY) $(MODEL_READY) ## Generate text with SmolLM2 on the CPU, 
 gallery: dev ## Build gallery/: pages that run networks in a browser
 	@$(PY) scripts/gallery.py $(ARGS)
 
-# A file's tests stay in one process, which shares devices and compiled shaders among them. Each process needs up to
-# 6 GB, compiled kernels above all, so there are no more than memory has room for, and not one for each of many cores.
+# A file's tests stay in one process, which shares devices and compiled shaders among them. There is one process more than
+# cores, because tests wait for browsers and servers. Each process needs up to 6 GB, compiled kernels above all, so there
+# are no more than memory has room for, and not one for each of many cores.
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 ROOM := $(shell awk '/^MemTotal/ { print int($$2 / 6e6) }' /proc/meminfo 2>/dev/null \
 	|| echo $$(($$(sysctl -n hw.memsize 2>/dev/null || echo 16000000000) / 6000000000)))
-WORKERS := $(shell n=$$(($(CORES) < $(ROOM) ? $(CORES) : $(ROOM))); echo $$((n < 1 ? 1 : n < 4 ? n : 4)))
+WORKERS := $(shell n=$$(($(CORES) < $(ROOM) ? $(CORES) + 1 : $(ROOM))); echo $$((n < 1 ? 1 : n < 4 ? n : 4)))
 
 PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Tests are kept compiled, which takes each process 15 seconds otherwise, wherever Python is told to keep nothing.

@@ -3,9 +3,9 @@
 import { InputError } from "./errors.js";
 
 /** The options of a method without those that are undefined or null. */
-export function optionsOf(method, given, names) {
-  if (typeof (given ?? {}) !== "object") throw new InputError(`${method}() takes its options as an object.`, `For example {${names[0]}: …}.`);
-  const options = Object.fromEntries(Object.entries(given ?? {}).filter(([, value]) => value !== undefined && value !== null));
+export function optionsOf(method, passed, names) {
+  if (typeof (passed ?? {}) !== "object") throw new InputError(`${method}() takes its options as an object.`, `For example {${names[0]}: …}.`);
+  const options = Object.fromEntries(Object.entries(passed ?? {}).filter(([, value]) => value !== undefined && value !== null));
   const odd = Object.keys(options).find(name => !names.includes(name));
   if (odd !== undefined) throw new InputError(`${method}() has no option ${JSON.stringify(odd)}.`, `It has: ${names.join(", ")}.`);
   if (options.signal && typeof options.signal.throwIfAborted !== "function") throw new InputError("signal must be an AbortSignal.", "Pass that of an AbortController.");

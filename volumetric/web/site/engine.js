@@ -145,8 +145,8 @@ class Model {
     }, signal).finally(() => clearTimeout(patience));
   }
 
-  async *#tokens(method, prompt, given) {
-    const { signal = null, ...options } = optionsOf(method, given, GENERATE);
+  async *#tokens(method, prompt, passed) {
+    const { signal = null, ...options } = optionsOf(method, passed, GENERATE);
     if (method === "chat") checkMessages(prompt);
     signal?.throwIfAborted();
     const controller = new AbortController();
