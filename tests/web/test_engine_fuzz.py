@@ -75,7 +75,7 @@ def test_changed_places(engine: EnginePage, kind: str) -> None:
         export_network(loaded_letters(next_letter_logits()), folder)
     engine.expects_complaints = True
     part = "tokenizer.json" if kind == "tokenizer" else "network"
-    rounds = 300 if kind in ("dense", "ticks") else 60
+    rounds = 300 if kind in ("dense", "ticks") else 30
     result = engine.run(_FUZZ, seed=5, rounds=rounds, part=part, **_contents(folder))
     assert result["wrong"] == []
     assert result["seen"]["fine"] < 300
