@@ -237,6 +237,7 @@ def test_chat_templates_of_files(engine: EnginePage) -> None:
     assert result == [{"chat_template": chat, "eos": [7, 3] if chat == chats[1] else [7]} for chat in chats]
 
 
+@pytest.mark.thorough
 def test_pieces_of_exports_go_on_inside(engine: EnginePage) -> None:
     _, weights = dense_network(engine.folder, np.random.default_rng(40))
     address, size = "/net/weights-000.bin", (engine.folder / "weights-000.bin").stat().st_size

@@ -84,6 +84,7 @@ def tokens(engine: EnginePage, count: int, **options: Any) -> list[Any]:
     return result
 
 
+@pytest.mark.thorough
 def test_the_same_tokens(engine: EnginePage) -> None:
     sizes: dict[str, Any] = {"hidden": 96, "heads": 3, "kv": 1, "ff": 64, "layers": 1}
     file = write_llama(engine.folder / "model.gguf", {"": "Q8_0", "ffn": "Q4_0"}, **sizes)

@@ -70,6 +70,7 @@ def test_a_file_of_the_visitor(pages: WebPages, folder: Path) -> None:
     assert not [address for address, _ in pages.server.requests if address.endswith(".gguf")]
 
 
+@pytest.mark.thorough
 def test_an_address(pages: WebPages, folder: Path) -> None:
     page = pages.open(folder / "page")
     for address, sentence in (
