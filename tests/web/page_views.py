@@ -128,13 +128,24 @@ def linear_genome(weights: list[float]) -> Genome:
     return Genome.from_network(network, Params({key: WeightStore.from_array(a) for key, a in arrays.items()}))
 
 
-def check_names_and_widths(page: Page) -> None:
+def check_names_and_widths(page: Page, least: int = 8) -> None:
     """Check that what can be used has a name, and that nothing is wider than a phone, in both schemes."""
     page.call("Accessibility.enable")
     nodes = [node for node in page.call("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
-    asked = ("button", "slider", "spinbutton", "textbox", "combobox", "DisclosureTriangle", "image", "region", "list")
+    asked = (
+        "button",
+        "slider",
+        "spinbutton",
+        "textbox",
+        "combobox",
+        "DisclosureTriangle",
+        "image",
+        "region",
+        "form",
+        "list",
+    )
     named = [node for node in nodes if node["role"]["value"] in asked]
-    assert len(named) >= 8
+    assert len(named) >= least
     assert all(node["name"]["value"] for node in named), named
     for width in (320, 390, 1280):
         for scheme in ("light", "dark"):

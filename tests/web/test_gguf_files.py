@@ -198,9 +198,9 @@ for (const visit of visits) {
   await reader.end();
   await file.close();
 }
-const kept = (await files.storedModels()).filter(one => one.address === net + "bytes");
+const models = (await files.storedModels()).filter(one => one.address === net + "bytes");
 await files.forgetModel(net + "bytes");
-return {parts, kept};
+return {parts, models};
 """
 
 
@@ -212,7 +212,7 @@ def test_what_nobody_needs_is_not_fetched(engine: EnginePage) -> None:
     result = engine.run(FORWARDS, visits=visits)
     for (at, length), part in zip([*visits[0], *visits[1]], result["parts"], strict=True):
         assert part.tobytes() == contents[at : at + length]
-    assert result["kept"] == [{"address": f"{engine.server.url}/net/bytes", "bytes": len(contents), "complete": True}]
+    assert result["models"] == [{"address": f"{engine.server.url}/net/bytes", "bytes": len(contents), "complete": True}]
     wanted = [wanted for address, wanted in engine.server.requests if address == "/net/bytes"]
     left_out = f"bytes={7 << 20}-"  # by the first visit, so the second one fetches it
     rest = f"bytes={end}-"

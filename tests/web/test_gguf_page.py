@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.web.gguf_files import write_llama
-from tests.web.page_views import WebPages
+from tests.web.page_views import WebPages, check_names_and_widths
 from volumetric.web.save_web import save_web
 
 SIZES: dict[str, Any] = {"hidden": 96, "heads": 3, "kv": 1, "ff": 64, "layers": 1}
@@ -123,15 +123,7 @@ def test_it_is_stopped_and_goes_on(pages: WebPages, folder: Path) -> None:
 @pytest.mark.thorough
 def test_everything_has_a_name_and_fits(pages: WebPages, folder: Path) -> None:
     page = pages.open(folder / "page")
-    page.call("Accessibility.enable")
-    nodes = [node for node in page.call("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
-    named = [node for node in nodes if node["role"]["value"] in ("button", "textbox", "region", "form", "list")]
-    assert len(named) >= 4
-    assert all(node["name"]["value"] for node in named), named
-    for width in (320, 390, 1280):
-        for scheme in ("light", "dark"):
-            page.picture(width, 800, scheme)
-            assert page.value("document.documentElement.scrollWidth <= innerWidth"), width
+    check_names_and_widths(page, least=4)
 
 
 def test_a_drop(pages: WebPages, folder: Path) -> None:

@@ -104,8 +104,8 @@ def test_every_type_gives_the_bytes_of_the_plain_export(tmp_path: Path) -> None:
     kinds, names = iter([*SHORT, *LONG, "BF16"]), ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_", "ffn_down")
     types = {f"blk.{layer}.{name}": kind for layer in range(3) for name, kind in zip(names, kinds, strict=False)}
     file = write_llama(tmp_path / "m.gguf", {"": "F16", **types}, drawn=True, layers=3, heads=2, kv=1)
-    found = check_law(file, tmp_path)["template"]["types"]
-    assert {GGUF_TYPES[int(number)].name for number in found} == {*SHORT, *LONG, "F16", "BF16"}
+    types = check_law(file, tmp_path)["template"]["types"]
+    assert {GGUF_TYPES[int(number)].name for number in types} == {*SHORT, *LONG, "F16", "BF16"}
 
 
 def test_odd_widths_and_types_mixed_in_a_layer_give_the_bytes_of_the_plain_export(tmp_path: Path) -> None:
@@ -144,12 +144,12 @@ def test_tokens_are_those_of_the_file_on_the_reference(tmp_path: Path) -> None:
     executable = ReferenceDevice().compile(lower(model.network, 64), model.params, RunOptions(context=64))
     state, ids = executable.new_state(), np.arange(5, 14, dtype=np.int32)
     executable.forward(state, ids)
-    found = ReplayedNetwork(tmp_path / "x", narrowed("native").context, gguf=file)
-    found.feed(ids)
-    tokens = list(islice(found.picked(20), 12))
+    replayed = ReplayedNetwork(tmp_path / "x", narrowed("native").context, gguf=file)
+    replayed.feed(ids)
+    tokens = list(islice(replayed.picked(20), 12))
     assert tokens == list(islice(greedy_ids(executable, state, 20), 12))
     assert len(set(tokens)) > 2
-    found.close()
+    replayed.close()
 
 
 def test_the_contents_of_tensors_are_not_read(tmp_path: Path) -> None:

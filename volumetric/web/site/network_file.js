@@ -15,7 +15,7 @@ export function wrong(what) {
   return new FormatError(`network.json: ${what}.`, AGAIN);
 }
 
-const isObject = value => typeof value === "object" && value !== null && !Array.isArray(value);
+export const isObject = value => typeof value === "object" && value !== null && !Array.isArray(value);
 export const isWhole = (value, least = 0, most = Number.MAX_SAFE_INTEGER) => Number.isSafeInteger(value) && value >= least && value <= most;
 
 /** An error of something that no check of network.json foresees, as one of the engine. */

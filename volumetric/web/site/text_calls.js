@@ -1,9 +1,8 @@
 // Hidden states of texts: several texts in one call where the network can have them, else one after the other.
 
+import { sequencesRows, sequencesWords } from "./control_block.js";
 import { isWhole, wrong } from "./network_file.js";
 import { packedRows, unpackedRows } from "./ports.js";
-
-const PLACES_AT = 60;
 
 export class TextCalls {
   #machine;
@@ -49,8 +48,8 @@ export class TextCalls {
       const port = network.inputs[name];
       this.#machine.write(port.buffer, packedRows(port, values, 0, values.length));
     }
-    const { words, rows } = controlOfTexts(control, lengths);
-    this.#machine.write(control.buffer, words);
+    const rows = sequencesRows(control, lengths);
+    this.#machine.write(control.buffer, sequencesWords(control, 0, lengths));
     const data = await readback.read(
       [[this.#machine.buffer(hidden.buffer), 0, hidden.stride * rows.total]],
       encoder => programs.record(encoder, this.#together.program, rows),
@@ -63,21 +62,4 @@ export class TextCalls {
     const names = Object.keys(this.#machine.network.inputs);
     return Object.fromEntries(names.map(name => [name, name === "tokens" ? Int32Array.from(ids) : new Int32Array(ids.length)]));
   }
-}
-
-/** The control block of a call of whole texts of these lengths, and the numbers of rows on which grids depend. */
-function controlOfTexts({ block, places, owners, line }, lengths) {
-  const ownersAt = PLACES_AT + 4 * places, startsAt = ownersAt + owners;
-  const blocks = lengths.reduce((sum, length) => sum + Math.ceil(length / block), 0);
-  const words = new Uint32Array(startsAt + blocks);
-  const owner = new Uint16Array(words.buffer, 4 * ownersAt, 2 * owners);
-  let first = 0, next = startsAt;
-  lengths.forEach((length, i) => {
-    words.set([0, line, first + length, first], PLACES_AT + 4 * i);
-    owner.fill(i, first, first + length);
-    for (let at = 0; at < length; at += block) words[next++] = (first + at) | (first << 16);
-    first += length;
-  });
-  words.set([first, 0, blocks, lengths.length]);
-  return { words, rows: { total: first, singles: 0, multi_rows: first, blocks, pieces: lengths.length } };
 }

@@ -1,13 +1,12 @@
 // Templates: exports of language models whose weights come from a GGUF file (docs/web_format.md). Here they are checked, and
 // compared with the header of a file.
 
-import { isWhole, wrong } from "../network_file.js";
+import { isObject, isWhole, wrong } from "../network_file.js";
 import { sha256 } from "../sources.js";
 import { F32, TYPES } from "./header.js";
 
 const CHAT_TEMPLATE = "tokenizer.chat_template";
 
-const isObject = value => typeof value === "object" && value !== null && !Array.isArray(value);
 const isInteger = value => isWhole(Math.abs(value));
 const shown = value => (value === undefined ? "absent" : JSON.stringify(typeof value === "bigint" ? String(value) : value));
 
